@@ -1,0 +1,6 @@
+"""`python -m kvctl`."""
+
+from kvctl.cli.main import main
+
+if __name__ == "__main__":
+    main()

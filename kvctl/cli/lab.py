@@ -1,0 +1,82 @@
+"""kvctl lab: test hosts on this machine, with simulated hardware and planted faults."""
+
+import dataclasses
+import os
+
+import click
+
+from kvctl.cli.output import emit, note
+
+NODE = click.argument("node")
+TIMEOUT = click.option("--timeout", default=120.0, show_default=True, help="Seconds to wait for a node's sshd.")
+
+
+@click.group()
+def command() -> None:
+    """Test hosts on this machine, with planted faults. Needs Linux and root.
+
+    \b
+    Examples:
+      kvctl lab up                            gpu1, storage1..3, with faults to find
+      kvctl -i /var/lib/kvctl-lab/inventory.yaml check
+      kvctl lab break storage1 drive-missing  plant one more fault
+      kvctl lab shell storage1                look around on a node
+      kvctl lab down                          leave nothing behind
+    """
+
+
+@command.command()
+@click.option("--nodes", default="gpu=1,storage=3", show_default=True, help="How many nodes of which role.")
+@click.option("--clean", is_flag=True, help="Plant no faults.")
+@TIMEOUT
+def up(nodes: str, clean: bool, timeout: float) -> None:
+    """Boot the lab's nodes; safe to repeat. Prints the path of its inventory."""
+    from kvctl.fleet.lab import layout, lifecycle
+
+    lab = layout.from_environment()
+    lifecycle.up(lab, nodes, clean=clean, timeout=timeout, say=note)
+    note("\nThe lab is up. Its inventory:")
+    click.echo(lab.inventory)
+
+
+@command.command()
+def down() -> None:
+    """End every process, mount, namespace, cgroup and loop device of the lab."""
+    from kvctl.fleet.lab import layout, lifecycle
+
+    lab = layout.from_environment()
+    note("The lab is down." if lifecycle.down(lab, note) else "No lab was up.")
+
+
+@command.command()
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml", "jsonl", "csv"]), default="table")
+def status(output: str) -> None:
+    """Show the lab's nodes, whether they run, and the faults that were planted."""
+    from kvctl.fleet.lab import layout, lifecycle
+
+    lab = layout.from_environment()
+    nodes = [dataclasses.asdict(node) for node in lifecycle.status(lab)]
+    document = {"schema": 1, "name": lab.name, "inventory": str(lab.inventory), "nodes": nodes}
+    rows = [{**node, "planted": ", ".join(node["planted"]) or "-"} for node in nodes]
+    emit(document, rows, ("node", "role", "state", "address", "rail", "planted"), output)
+
+
+@command.command(context_settings={"ignore_unknown_options": True})
+@NODE
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED)
+def shell(node: str, argv: tuple[str, ...]) -> None:
+    """Open a shell on NODE over SSH, or run a command there."""
+    from kvctl.fleet.lab import access, layout
+
+    line = access.ssh_argv(layout.from_environment(), node, argv)
+    os.execvp(line[0], line)
+
+
+@command.command()
+@NODE
+@TIMEOUT
+def start(node: str, timeout: float) -> None:
+    """Power NODE on."""
+    from kvctl.fleet.lab import layout, lifecycle
+
+    lifecycle.power_on(layout.from_environment(), node, timeout=timeout, say=note)

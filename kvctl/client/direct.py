@@ -1,0 +1,106 @@
+"""The direct carrier: the controller's services in this process, over a local state directory.
+
+Services are imported when they are called, because `kvctl status` must start without SSH, checks or an inventory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kvctl.controller.site import Site
+    from kvctl.types.plans import Plan
+    from kvctl.types.reports import CheckReport, PlanReport, StatusReport
+
+
+@dataclass(frozen=True)
+class Direct:
+    inventory: Path
+    state_dir: Path
+    concurrency: int = 32
+    timeout: float = 60.0
+    transport: str = ""
+
+    @cached_property
+    def site(self) -> Site:
+        from kvctl.controller.site import open_site
+
+        return open_site(
+            self.inventory, self.state_dir, concurrency=self.concurrency, timeout=self.timeout, transport=self.transport
+        )
+
+    @cached_property
+    def directory(self) -> Path:
+        """The site's state directory; the inventory is only read when it changed since the last time."""
+        from kvctl.controller.site_index import recall
+
+        name = recall(self.state_dir, self.inventory)
+        return self.state_dir / name if name else self.site.directory
+
+    def nodes(self) -> dict[str, str]:
+        """Node name -> role name, in the inventory's order."""
+        return {n.name: n.role for n in self.site.inventory.nodes}
+
+    def check(self, nodes: tuple[str, ...] = (), switch_outputs: Mapping[str, str] | None = None) -> CheckReport:
+        """Read the nodes and judge them."""
+        from kvctl.controller.check import check
+
+        return check(self.site, self.site.select(nodes), switch_outputs)[0]
+
+    def plan(self, nodes: tuple[str, ...] = (), may_destroy: frozenset[str] = frozenset()) -> PlanReport:
+        """Read the nodes, judge them and store the plan that would put them right."""
+        from kvctl.controller.plan import make_plan
+
+        return make_plan(self.site, self.site.select(nodes), may_destroy)
+
+    def renewed(self, plan_id: str) -> PlanReport:
+        """The stored plan made again; RefusedError when the fleet changed since."""
+        from kvctl.controller.plan import renewed
+
+        return renewed(self.site, plan_id)
+
+    def status(self) -> StatusReport:
+        """The fleet at a glance, from what is stored."""
+        from kvctl.controller.runs import newest
+        from kvctl.controller.status import status
+
+        return status(self.directory, newest(self.directory, 3))
+
+    def facts(self, node: str) -> dict[str, Any]:
+        """What the node last said, as the typed facts; UsageError when it was never read."""
+        from kvctl.controller.facts import stored_facts
+
+        return stored_facts(self.site, node)
+
+    def provision(
+        self, plan: Plan, *, converge: bool, on_event: Callable[[dict[str, Any]], None], **options: Any
+    ) -> dict[str, Any]:
+        """Carry a plan out under a supervisor and follow it; the final view of the run."""
+        from kvctl.controller.provision import provision
+
+        return provision(self.site, plan, converge=converge, on_event=on_event, **options)
+
+    def runs(self, limit: int = 50) -> tuple[dict[str, Any], ...]:
+        from kvctl.controller.runs import newest
+
+        return newest(self.directory, limit)
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        from kvctl.controller.runs import show
+
+        return show(self.directory, run_id)
+
+    def resume(self, run_id: str, on_event: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        from kvctl.controller.provision import resume
+
+        return resume(self.site, run_id, on_event=on_event)
+
+    def cancel(self, run_id: str) -> dict[str, Any]:
+        from kvctl.controller.runs import cancel
+
+        return cancel(self.directory, run_id)

@@ -1,0 +1,1 @@
+"""Facts in, findings out: pure functions, one module a subject, one function a check."""
