@@ -47,7 +47,7 @@ def command(
     client, form = connect(inventory=inventory, fmt=fmt, **pace)
     chosen = choose(client.nodes(), limit, roles)
     report = client.check(chosen, read_switches(switch_output))
-    rows = [row(f) for f in report.findings if show_all or f.bad]
+    rows = [row(f) for f in report.findings if show_all or f.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
     if form == "table":
         show(report, show_all)
     else:
@@ -85,7 +85,7 @@ def row(finding: Finding) -> dict[str, Any]:
 
 def show(report: CheckReport, show_all: bool) -> None:
     """The findings for people: what needs a hand first, each with what was seen, what is right, and the remedy."""
-    shown = [f for f in report.findings if show_all or f.bad]
+    shown = [f for f in report.findings if show_all or f.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
     rows = []
     for finding in shown:
         rows.append(

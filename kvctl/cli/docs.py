@@ -11,6 +11,7 @@ import click
 from kvctl.cli.main import COMMANDS
 from kvctl.cli.main import command as root
 from kvctl.types.errors import ExitCode
+from kvctl.types.resources import PACKAGE, resource
 
 CODE = re.compile(r"KV-[A-Z]+-\d{3}")
 MADE = "<!-- made by `python -m kvctl.cli.docs`; do not edit -->\n"
@@ -80,7 +81,7 @@ def exit_codes() -> str:
 
 def errors() -> str:
     """Every error code in the source, with the sentence and the remedy that go with it."""
-    found = error_codes(Path(__file__).resolve().parent.parent)
+    found = error_codes(PACKAGE, resource("playbooks"))
     rows = [f"## {code}\n\n{what}\n\n{fix}\n" for code, (what, fix) in sorted(found.items())]
     intro = (
         "Every error says what, where, why and what to do. Codes are stable. "
@@ -89,31 +90,61 @@ def errors() -> str:
     return "\n".join([MADE, "# Error codes\n", intro, *rows])
 
 
-def error_codes(package: Path) -> dict[str, tuple[str, str]]:
-    """Code -> (what, fix) from the calls in the package's source."""
+def error_codes(*roots: Path) -> dict[str, tuple[str, str]]:
+    """Code -> (what, fix), from the calls, tables and texts in the Python files below the roots."""
     found: dict[str, tuple[str, str]] = {}
-    for file in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call):
-                texts = [text_of(a) for a in node.args]
-                for at, text in enumerate(texts):
-                    if CODE.fullmatch(text):
-                        fix = next((text_of(k.value) for k in node.keywords if k.arg == "fix"), "")
-                        what = texts[at + 1] if at + 1 < len(texts) else ""
-                        kept = found.get(text, ("", ""))
-                        found[text] = (kept[0] or what, kept[1] or fix)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-                text = str(node.value.value)
-                if CODE.fullmatch(text):
-                    found.setdefault(text, ("", ""))
+    for file in sorted(f for root in roots for f in root.rglob("*.py")):
+        tree = ast.parse(file.read_text())
+        names = constants(tree)
+        for node in ast.walk(tree):
+            for code, what, fix in mentions(node, names):
+                kept = found.get(code, ("", ""))
+                found[code] = (kept[0] or what, kept[1] or fix)
     return found
 
 
-def text_of(node: ast.expr) -> str:
+def constants(tree: ast.Module) -> dict[str, str]:
+    """Module-level names that stand for a code."""
+    return {
+        target.id: text_of(node.value, {})
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and CODE.fullmatch(text_of(node.value, {}))
+    }
+
+
+def mentions(node: ast.AST, names: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """(code, what, fix) wherever a code stands: first argument of a call, key of a table, head of a text."""
+    if isinstance(node, ast.Call):
+        texts = [text_of(a, names) for a in node.args]
+        fix = next((text_of(k.value, names) for k in node.keywords if k.arg == "fix"), "")
+        for at, text in enumerate(texts):
+            if CODE.fullmatch(text):
+                said = [t or "..." for t in texts[at + 1 : at + 3]] + ["", ""]
+                yield text, said[0], fix or said[1]
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            code = text_of(key, names) if key else ""
+            if CODE.fullmatch(code):
+                yield code, text_of(value, names), ""
+    elif isinstance(node, ast.Constant | ast.JoinedStr):
+        headed = re.match(rf"({CODE.pattern}):?\s+(.*)", text_of(node, names), re.DOTALL)
+        if headed:
+            yield headed[1], headed[2], ""
+
+
+def text_of(node: ast.expr, names: dict[str, str]) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
+    if isinstance(node, ast.Name):
+        return names.get(node.id, "")
     if isinstance(node, ast.JoinedStr):
         return "".join(str(v.value) if isinstance(v, ast.Constant) else "..." for v in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return re.sub(r"%\(?\w*\)?[srd]", "...", text_of(node.left, names))
+    if isinstance(node, ast.BinOp):
+        return (text_of(node.left, names) or "...") + (text_of(node.right, names) or "...")
     return ""
 
 

@@ -2,12 +2,16 @@
 
 import dataclasses
 import json
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
+from kvctl.cli.options import complete_nodes, connect, inventory_option, output_option
+from kvctl.cli.output import emit
 from kvctl.types.errors import KvctlError, UsageError
+
+NOT_LOOKED_FOR = "the probe did not look for it"
 
 
 @click.group()
@@ -46,7 +50,8 @@ def parse(name: str, file: Any) -> None:
         raise UsageError(
             "KV-TOOL-001", f"there is no parser {name}", where="NAME", fix="kvctl facts parse --list prints the names"
         )
-    where = "standard input" if file.name == "<stdin>" else str(Path(file.name))
+    path = getattr(file, "name", "<stdin>")
+    where = "standard input" if path == "<stdin>" else str(path)
     text = file.read().decode("utf-8", "replace")
     try:
         parsed = PARSERS[name](text)
@@ -72,3 +77,56 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value
+
+
+@command.command()
+@click.argument("node", shell_complete=complete_nodes)
+@inventory_option
+@output_option("table", "json", "yaml")
+def show(node: str, inventory: str | None, fmt: str | None) -> None:
+    """What NODE last said: each value with where it was read, or why it is unknown.
+
+    \b
+    Examples:
+      kvctl facts show storage1
+      kvctl facts show storage1 -o json | jq '.nics[0].qos.pfc'
+    """
+    client, form = connect(inventory=inventory, fmt=fmt)
+    print_facts(client.facts(node), form)
+
+
+@command.command()
+@output_option("table", "json", "yaml")
+def local(fmt: str | None) -> None:
+    """Read this machine, without SSH and without changing anything."""
+    from kvctl.client.local import local_facts
+
+    print_facts(plain(local_facts()), fmt or "table")
+
+
+def print_facts(facts: dict[str, Any], form: str) -> None:
+    rows = list(fact_rows(facts))
+    emit({"schema": "kvctl.facts/1", **facts}, rows, ("fact", "value", "source"), form)
+
+
+def fact_rows(value: Any, path: str = "") -> Iterator[dict[str, str]]:
+    """One row a fact. What the probe never looks for on this kind of device is left out of the table."""
+    if isinstance(value, dict) and value.keys() == {"value", "source", "unknown", "simulated"}:
+        if value["unknown"] == NOT_LOOKED_FOR:
+            return
+        text = f"unknown, because {value['unknown']}" if value["unknown"] else json.dumps(value["value"])
+        source = value["source"] + (" (simulated)" if value["simulated"] else "")
+        yield {"fact": path, "value": shorten(text), "source": source}
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from fact_rows(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            if not isinstance(item, dict):
+                continue
+            name = next((item[k] for k in ("netdev", "controller", "name", "uuid") if isinstance(item.get(k), str)), i)
+            yield from fact_rows(item, f"{path}.{name}")
+
+
+def shorten(text: str, size: int = 44) -> str:
+    return text if len(text) <= size else text[: size - 1] + "…"

@@ -48,15 +48,16 @@ def sentence(event: dict[str, Any]) -> str:
     """One event in words; "" for events that only the journal needs."""
     kind, node, step = event["event"], event.get("node", ""), event.get("step", "")
     what = f"{step} {node} {event.get('role', '')}".strip()
-    why = str(event.get("why", ""))
+    error = event.get("error") or {}
+    why = str(event.get("why", "")) or ": ".join(str(error[k]) for k in ("code", "what", "why") if error.get(k))
     words = {
-        "run.started": f"run {event.get('run', '')}: {event.get('steps', 0)} steps",
+        "run.started": f"run started: {len(event.get('steps', []))} steps",
         "step.started": f"{what}: started",
-        "step.finished": f"{what}: done, {event.get('changed', 0)} changed" if "changed" in event else f"{what}: done",
+        "step.finished": f"{what}: done, {len(event.get('changed', []))} changed",
         "step.failed": f"{what}: FAILED: {why}",
         "step.skipped": f"{what}: skipped: {why}",
         "node.unreachable": f"{node}: did not answer: {why}",
-        "node.drained": f"{node}: stays drained: {why}",
+        "node.drained": f"{node}: drained: {why}",
         "node.returned": f"{node}: in service",
         "unit.attached": f"{what}: attached to its unit on the node",
         "run.cancel-requested": "stopping: nothing new is started",

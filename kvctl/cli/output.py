@@ -48,7 +48,7 @@ def as_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     writer.writerow(columns)
     for row in rows:
         cells = ["" if row.get(c) is None else str(row[c]) for c in columns]
-        writer.writerow(["'" + c if c[:1] in "=+-@\t\r" else c for c in cells])
+        writer.writerow(["'" + c if c and c[0] in "=+-@\t\r" else c for c in cells])
     return out.getvalue()
 
 

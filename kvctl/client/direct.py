@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kvctl.controller.access import HostKeys
     from kvctl.controller.site import Site
+    from kvctl.fleet.remote.bootstrap import Bootstrapped
     from kvctl.types.plans import Plan
     from kvctl.types.reports import CheckReport, PlanReport, StatusReport
 
@@ -45,6 +47,32 @@ class Direct:
     def nodes(self) -> dict[str, str]:
         """Node name -> role name, in the inventory's order."""
         return {n.name: n.role for n in self.site.inventory.nodes}
+
+    def node_rows(self) -> list[dict[str, Any]]:
+        """The inventory's nodes as plain rows."""
+        keys = ("role", "pool", "address", "user")
+        return [{"node": n.name, **{k: getattr(n, k) for k in keys}} for n in self.site.inventory.nodes]
+
+    def is_root(self, node: str) -> bool:
+        return self.site.select((node,))[0].user == "root"
+
+    def host_keys(self, nodes: tuple[str, ...]) -> tuple[HostKeys, ...]:
+        """The host keys that nodes offer; nothing is trusted by asking."""
+        from kvctl.controller.access import offered
+
+        return offered(self.site, nodes)
+
+    def trust(self, shown: HostKeys) -> int:
+        """Enrol the keys that a person saw and confirmed; how many were new."""
+        from kvctl.controller.access import enrol
+
+        return enrol(self.site, shown)
+
+    def bootstrap(self, node: str, public_key: str, login: str, password: str | None) -> Bootstrapped:
+        """Install a public key and a sudo rule on a node."""
+        from kvctl.controller.access import give_access
+
+        return give_access(self.site, node, public_key, login, password)
 
     def check(self, nodes: tuple[str, ...] = (), switch_outputs: Mapping[str, str] | None = None) -> CheckReport:
         """Read the nodes and judge them."""

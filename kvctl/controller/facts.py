@@ -1,7 +1,6 @@
 """Stored facts of one node, and facts of this machine."""
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from kvctl.controller.site import Site
@@ -10,6 +9,7 @@ from kvctl.fleet.probe.collect import collect
 from kvctl.state import fleet
 from kvctl.types.codec import to_builtins
 from kvctl.types.errors import UsageError
+from kvctl.types.facts import NodeFacts
 
 
 def stored_facts(site: Site, node: str) -> dict[str, Any]:
@@ -23,6 +23,6 @@ def stored_facts(site: Site, node: str) -> dict[str, Any]:
     return found
 
 
-def local_facts() -> dict[str, Any]:
+def local_facts() -> NodeFacts:
     """The typed facts of this machine, read without changing anything."""
-    return asdict(node_facts("localhost", collect()))
+    return node_facts("localhost", collect())

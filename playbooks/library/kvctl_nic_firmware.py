@@ -95,8 +95,7 @@ def burned(module: Any) -> Dict[str, Any]:
             return result
     payload = {"devices": module.params["devices"]}
     job = kvctl_job.run_job(key, kvctl_nic_firmware_job.ENTRY, payload, module.params["timeout"])
-    if job["state"] != "done":
-        raise Refused("KV-FW-013", job["detail"], "see journalctl -u kvctl-%s" % key)
+    kvctl_job.succeeded(job)
     return dict(result, changed=job["changed"], reboot_required=job["reboot_required"], detail=job["detail"])
 
 

@@ -89,10 +89,8 @@ def checked(module: Any) -> Dict[str, Any]:
 
 
 def run_job(module: Any, key: str, payload: Dict[str, Any]) -> Dict[str, Any]:
-    job = kvctl_job.run_job(key, kvctl_nvme_job.ENTRY, payload, module.params["timeout"])
-    if job["state"] != "done":
-        raise Refused("KV-NVME-023", job["detail"], "see journalctl -u kvctl-%s" % key)
-    return job
+    job: Dict[str, Any] = kvctl_job.run_job(key, kvctl_nvme_job.ENTRY, payload, module.params["timeout"])
+    return dict(kvctl_job.succeeded(job))
 
 
 def prepared(module: Any) -> Dict[str, Any]:

@@ -116,10 +116,7 @@ def applied(module: Any) -> Dict[str, Any]:
 
 
 def ended(job: Dict[str, Any], result: Dict[str, Any]) -> Dict[str, Any]:
-    if job["state"] == "failed":
-        raise Refused("KV-ROCE-022", job["detail"], "see journalctl -u 'kvctl-*' on the node")
-    if job["state"] == "reverted":
-        raise Refused("KV-NET-020", job["detail"].partition(": ")[2], "check the path before running it again")
+    kvctl_job.succeeded(job)
     return dict(result, changed=job["changed"], detail=job["detail"])
 
 
@@ -129,8 +126,11 @@ def probe(module: Any) -> Dict[str, Any]:
 
 def confirm(module: Any) -> Dict[str, Any]:
     key = module.params["key"]
-    kvctl_class.own(kvctl_commit.confirm(key), ENTRY)
-    return ended(kvctl_job.wait(key, 60), {"changed": True})
+    interfaces = kvctl_commit.confirm(key)
+    result = ended(kvctl_job.wait(key, 60), {"changed": True})
+    if kvctl_class.missing(interfaces, ENTRY):
+        kvctl_class.own(interfaces, ENTRY)
+    return result
 
 
 def outcome(module: Any) -> Dict[str, Any]:

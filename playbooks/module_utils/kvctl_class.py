@@ -15,7 +15,7 @@ from .kvctl_files import CHANGE_LOCK, locked, read_json, read_text, write_atomic
 from .kvctl_job import pack
 from .kvctl_refused import Refused
 from .kvctl_roce import Difference, Observed, desired_state, difference, refuse_unreadable, undo, wanted_with_buffers
-from .kvctl_systemd import UNITS, escape, has_udev, systemctl
+from .kvctl_systemd import UNITS, escape, has_net_devices, systemctl
 
 CLASS = "/etc/kvctl/class.json"
 ARCHIVE = "/usr/lib/kvctl/class.pyz"
@@ -128,19 +128,19 @@ def owned() -> Dict[str, Dict[str, Any]]:
     return interfaces
 
 
-def unit_text(udev: bool) -> str:
-    """The boot unit. Without udevd no device unit appears, so the unit is ordered before the network instead."""
+def unit_text(bind: bool) -> str:
+    """The boot unit. Without udevd there are no device units to bind to: it is ordered before the network instead."""
     device = "sys-subsystem-net-devices-%i.device"
-    bound = "BindsTo=%s\nAfter=%s network-pre.target\n" % (device, device) if udev else "After=network-pre.target\n"
+    bound = "BindsTo=%s\nAfter=%s network-pre.target\n" % (device, device) if bind else "After=network-pre.target\n"
     return (
         "[Unit]\nDescription=kvctl network class of %%I\n%s"
         "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/python3 %s class %%I\n"
         "[Install]\nWantedBy=%s\n"
-    ) % (bound, ARCHIVE, device if udev else "multi-user.target")
+    ) % (bound, ARCHIVE, device if bind else "multi-user.target")
 
 
 def boot_files(entry: str) -> Dict[str, bytes]:
-    return {ARCHIVE: pack(entry), UNITS + "/" + UNIT: unit_text(has_udev()).encode()}
+    return {ARCHIVE: pack(entry), UNITS + "/" + UNIT: unit_text(has_net_devices()).encode()}
 
 
 def unit_of(netdev: str) -> str:
@@ -148,7 +148,7 @@ def unit_of(netdev: str) -> str:
 
 
 def enabled(netdev: str) -> bool:
-    target = "sys-subsystem-net-devices-%s.device" % escape(netdev) if has_udev() else "multi-user.target"
+    target = "sys-subsystem-net-devices-%s.device" % escape(netdev) if has_net_devices() else "multi-user.target"
     return os.path.islink("%s/%s.wants/%s" % (UNITS, target, unit_of(netdev)))
 
 

@@ -97,13 +97,14 @@ def put_back(key: str, record: Dict[str, Any], state: str) -> None:
     settle(key, record, state)
 
 
-def revert(key: str) -> None:
-    """What the timer runs: undo an unconfirmed change. Safe to call at any time, any number of times."""
+def revert(key: str) -> List[Dict[str, Any]]:
+    """What the timer runs: undo an unconfirmed change; returns its interfaces when it did. Safe to call at any time."""
     with locked(lock_of(key), wait=120):
         record = pending(key)
         if record is None or record["state"] in DECIDED:
-            return
+            return []
         put_back(key, record, "reverted")
+    return list(record["interfaces"])
 
 
 def confirm(key: str) -> List[Dict[str, Any]]:

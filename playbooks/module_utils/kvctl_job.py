@@ -150,11 +150,21 @@ def wait(key: str, seconds: float, until: Iterable[str] = ()) -> Dict[str, Any]:
         time.sleep(0.1)
 
 
+def succeeded(job: Dict[str, Any]) -> Dict[str, Any]:
+    """The result of a job that is done; any other result is raised with the code that the job gave."""
+    if job["state"] == "done":
+        return job
+    raise Refused(
+        job.get("code", "KV-JOB-009"), job.get("what", job["detail"]), job.get("fix", "see the unit's journal")
+    )
+
+
 def dead(key: str, result: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     why = "the unit ended without a result"
     if result is not None and result.get("boot_id") != boot_id():
         why = "the node restarted while the job ran"
-    return {"state": "failed", "detail": "KV-JOB-006: job %s: %s" % (key, why), "changed": True}
+    what = "job %s: %s" % (key, why)
+    return {"state": "failed", "detail": what, "code": "KV-JOB-006", "what": what, "changed": True}
 
 
 def run_job(key: str, entry: str, payload: Dict[str, Any], seconds: float, until: Iterable[str] = ()) -> Dict[str, Any]:
@@ -187,8 +197,8 @@ def worker(key: str, work: Work) -> int:
         with locked(CHANGE_LOCK, wait=60):
             report(**{"state": "done", **work(dict(document["payload"], key=key), report)})
     except Refused as refused:
-        report(state="failed", detail=str(refused))
+        report(state="failed", detail=str(refused), **refused.as_dict())
     except Exception:  # noqa: BLE001  the result file is the only witness: every failure is written there, then shown
-        report(state="failed", detail="KV-JOB-008: " + traceback.format_exc().strip().splitlines()[-1])
+        report(state="failed", code="KV-JOB-008", detail=traceback.format_exc().strip().splitlines()[-1])
         traceback.print_exc()
     return 0 if state["state"] != "failed" else 1

@@ -38,14 +38,24 @@ def work(payload: Dict[str, Any], report: Report) -> Dict[str, Any]:
 
     verdict = kvctl_commit.change(key, forward, check, seconds, report)
     if verdict == "reverted":
-        return {"state": "reverted", "detail": str(kvctl_commit.cut(key)), "changed": True, "phase": "ended"}
+        cut = kvctl_commit.cut(key)
+        return dict(cut.as_dict(), state="reverted", detail=str(cut), changed=True, phase="ended")
+    # Still under the change lock: kvnoded must not put the old class back in between.
+    kvctl_class.own(payload["interfaces"], ENTRY)
     return {"state": "done", "detail": "confirmed", "changed": True, "phase": "ended"}
+
+
+def revert(key: str) -> None:
+    """Put an unconfirmed change back. A class that cut the path is not kept at the next boot or by kvnoded either."""
+    interfaces = kvctl_commit.revert(key)
+    owned = kvctl_class.owned()
+    kvctl_class.disown([item["netdev"] for item in interfaces if owned.get(item["netdev"]) == item])
 
 
 def verb(words: List[str]) -> int:
     try:
         if words[:1] == ["revert"]:
-            kvctl_commit.revert(words[1])
+            revert(words[1])
             return 0
         if words[:1] == ["class"]:
             planned = kvctl_class.reapply(words[1])

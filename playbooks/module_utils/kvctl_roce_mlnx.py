@@ -15,7 +15,7 @@ TOOL = "mlnx_qos"
 
 def read(interface: Dict[str, Any]) -> Observed:
     netdev = interface["netdev"]
-    output = run([TOOL, "-i", netdev])
+    output = run([TOOL, "-i", netdev, "-a"])  # without -a only the classes in use are shown
     if output.rc != 0:
         raise Refused("KV-ROCE-003", "mlnx_qos -i %s: %s" % (netdev, output.complaint), "is it an mlx5 port?")
     try:

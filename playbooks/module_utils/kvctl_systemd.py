@@ -21,6 +21,12 @@ def has_udev() -> bool:
     return os.path.exists("/run/udev/control")
 
 
+def has_net_devices() -> bool:
+    """Whether systemd has .device units of interfaces, to which a unit can be bound."""
+    words = ["systemctl", "list-units", "--type=device", "--plain", "--no-legend", "sys-subsystem-net-devices-*"]
+    return bool(run(words).out.strip())
+
+
 def properties(unit: str, *names: str) -> Dict[str, str]:
     output = run(["systemctl", "show", unit] + ["--property=" + name for name in names])
     if output.rc != 0:

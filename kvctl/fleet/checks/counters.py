@@ -9,23 +9,18 @@ from kvctl.fleet.checks.scope import Fleet, Port
 from kvctl.types.facts import Fact, Nic
 from kvctl.types.findings import Evidence, Remedy, Severity
 
-# Every driver has its own names; {p} is the priority. A name that a driver does not show is not a zero.
-DISCARDS = ("rx_prio{p}_discards", "rx_discards_phy")  # mlx5
+# The facts hold per-priority counters of every driver under mlx5's names; {p} is the priority. A name that is not
+# there is a counter that the driver does not have, not a zero.
+DISCARDS = ("rx_prio{p}_discards", "rx_discards_phy")
 TRANSPORT = (
     "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "roce_adp_retrans",  # mlx5
     "to_retransmits", "seq_err_naks_rcvd",  # bnxt
 )  # fmt: skip
-PAUSES = (
-    "rx_prio{p}_pause", "tx_prio{p}_pause",  # mlx5
-    "rx_pfc_ena_frames_pri{p}", "tx_pfc_ena_frames_pri{p}",  # bnxt
-    "rx_priority_{p}_xoff.nic", "tx_priority_{p}_xoff.nic",  # ice
-    "port.rx_priority_{p}_xoff", "port.tx_priority_{p}_xoff",  # i40e
-    "rx_pb_{p}_pxoff", "tx_pb_{p}_pxoff",  # ixgbe
-)  # fmt: skip
-DURATIONS = ("rx_prio{p}_pause_duration", "tx_prio{p}_pause_duration",
-             "pfc_pri{p}_rx_duration_us", "pfc_pri{p}_tx_duration_us")  # fmt: skip
+PAUSES = ("rx_prio{p}_pause", "tx_prio{p}_pause")
+DURATIONS = ("rx_prio{p}_pause_duration", "tx_prio{p}_pause_duration")  # microseconds
 STORMS = ("tx_pause_storm_warning_events", "tx_pause_storm_error_events")
 
+WARNING = Severity.WARNING
 # Share of the time between the readings that a priority may be paused before it is called congestion.
 PAUSED_SHARE = 0.05
 MICROSECONDS = 1e-6
@@ -40,10 +35,11 @@ def growth(before: dict[str, int], now: dict[str, int], names: Iterable[str]) ->
     found: dict[str, int] = {}
     for name in names:
         if (name in before) != (name in now):
-            return unclear(f"only one of the two readings shows {name}")
+            return unclear(f"only one of the two readings shows {name}", severity=WARNING)
         if name in now:
             if now[name] < before[name]:
-                return unclear(f"{name} went down from {before[name]} to {now[name]}: the driver was reloaded or reset")
+                why = f"{name} went down from {before[name]} to {now[name]}: the driver was reloaded or reset"
+                return unclear(why, severity=WARNING)
             found[name] = now[name] - before[name]
     return found
 
@@ -64,7 +60,8 @@ def moved(counts: dict[str, int]) -> str:
     ),
     after=("link.state", "qos.trust", "qos.dscpmap", "qos.pfc.host", "qos.buffer"),
     evidence=Evidence.EFFECT,
-    notes="Needs two readings, best with load between them. A counter that the driver does not show is not a zero.",
+    notes="Needs two readings, best with load between them. A counter that the driver does not show is not a zero: "
+    "unknown, as a warning, for few drivers show all of them.",
 )
 @each_port
 def lossless(port: Port, fleet: Fleet) -> Outcome:
@@ -96,11 +93,11 @@ def loss(
         if isinstance(half, Outcome):
             return half
     if discards is None or transport is None:
-        return not_known(*facts)
+        return not_known(*facts, severity=WARNING)
     if not discards:
-        return unclear("the driver shows no discard counter that is known", *facts)
+        return unclear("the driver shows no discard counter that is known", *facts, severity=WARNING)
     if not transport:
-        return unclear("the RDMA device shows no transport error counter that is known", *facts)
+        return unclear("the RDMA device shows no transport error counter that is known", *facts, severity=WARNING)
     return judged(True, f"{len(seen)} counters did not move", "no growth", *facts)
 
 

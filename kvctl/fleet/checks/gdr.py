@@ -33,7 +33,7 @@ def count(host: Host, fleet: Fleet) -> Outcome:
     reads=("host.peermem_registered", "host.dmabuf"),
     right="nvidia_peermem registered, or dma-buf supported: one is enough",
     remedy=Remedy(
-        "host", "modprobe nvidia_peermem (rebuild the GPU driver after OFED), or use the open driver with dma-buf"
+        text="modprobe nvidia_peermem (rebuild the GPU driver after OFED), or use the open driver with dma-buf."
     ),
     roles=("gpu",),
     notes="nvidia_peermem in lsmod is not enough: it must be registered with the RDMA core.",

@@ -5,6 +5,7 @@ from datetime import datetime
 from kvctl.fleet.checks.outcome import Outcome, not_applicable, not_known, unclear
 from kvctl.fleet.checks.scope import Fleet, Port
 from kvctl.types.facts import Fact, Nic
+from kvctl.types.findings import Severity
 
 NEEDS_TWO = "needs two readings of the node: run kvctl check twice, or with --probe"
 
@@ -15,13 +16,18 @@ def both_readings(port: Port, fleet: Fleet) -> Nic | Outcome:
     if fleet.previous is None or node not in fleet.previous:
         return not_applicable(NEEDS_TWO)
     then, now = fleet.previous[node], port.host.facts
+    if then.at == now.at:
+        return not_applicable(f"the node was not read again since {now.at}: {NEEDS_TWO}")
     boots = (then.host.boot_id, now.host.boot_id)
     if any(b.or_none() is None for b in boots):
-        return not_known(*boots)
+        return not_known(*boots, severity=Severity.WARNING)
     if boots[0].value != boots[1].value:
-        return unclear("the node booted between the two readings: its counters began again", *boots)
+        why = "the node booted between the two readings: its counters began again"
+        return unclear(why, *boots, severity=Severity.WARNING)
     nic = then.nic(port.nic.netdev)
-    return unclear("the interface was not there in the earlier reading") if nic is None else nic
+    if nic is None:
+        return unclear("the interface was not there in the earlier reading", severity=Severity.WARNING)
+    return nic
 
 
 def grown(before: Fact[int], now: Fact[int]) -> int | Outcome:

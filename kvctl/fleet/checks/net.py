@@ -46,12 +46,14 @@ def mtu(port: Port, fleet: Fleet) -> Outcome:
     right="the largest RDMA MTU under {mtu} (9000 -> 4096)",
     remedy=Remedy("roce", "Set the MTU of {subject} to {mtu}; take the link down and up once when active_mtu stays."),
     after=("net.mtu", "link.state"),
+    notes="Only ibv_devinfo tells it. Where that is not installed the check is unknown, a warning: the kernel derives "
+    "the value from the interface MTU.",
 )
 @each_port
 def mtu_rdma(port: Port, fleet: Fleet) -> Outcome:
     seen, wanted = port.nic.rdma.active_mtu, roce_mtu(fleet.fabric.mtu)
     if seen.or_none() is None:
-        return not_known(seen)
+        return not_known(seen, severity=Severity.WARNING)
     return judged(seen.value == wanted, seen.value, wanted, seen)
 
 
@@ -73,7 +75,7 @@ def mtus(port: Port) -> Reading:
     notes="RDMA does not negotiate it: unequal ends fail with length errors while perftest passes.",
 )
 def mtu_peer(fleet: Fleet) -> Iterator[tuple[Place, Outcome]]:
-    yield from compare_facing(fleet, mtus)
+    yield from compare_facing(fleet, mtus, unread=Severity.WARNING)
 
 
 @check(

@@ -9,7 +9,7 @@ from kvctl.fleet.checks.outcome import Outcome, Place, judged, listed, not_appli
 from kvctl.fleet.checks.registry import unjudged_rails
 from kvctl.fleet.checks.scope import Fleet, Host, Port
 from kvctl.types.facts import Fact
-from kvctl.types.findings import Verdict
+from kvctl.types.findings import Severity, Verdict
 
 NAMED = 4  # other ends that a finding names before it only counts them
 
@@ -59,11 +59,14 @@ def vote(ballots: Iterable[tuple[str, Hashable]], voters: str = "nodes") -> Vote
     return Vote(value, f"the majority, {count} of {len(cast)}")
 
 
-def compare_facing(fleet: Fleet, read: Callable[[Port], Reading]) -> Iterator[tuple[Place, Outcome]]:
+def compare_facing(
+    fleet: Fleet, read: Callable[[Port], Reading], *, unread: Severity | None = None
+) -> Iterator[tuple[Place, Outcome]]:
     """One outcome a port: does its value equal that of every port it faces?
 
     A difference is reported at the end that differs from at least half of the ports it faces; the other end
-    only refers to it, so that one odd node among fifty gives one failure and not forty-nine.
+    only refers to it, so that one odd node among fifty gives one failure and not forty-nine. `unread` is the
+    severity of a value that is not known, where a check of the port alone reports that as well.
     """
     readings = {p.place: read(p) for p in fleet.ports}
     differing = {p.place: differing_peers(fleet, p, readings) for p in fleet.ports}
@@ -74,7 +77,10 @@ def compare_facing(fleet: Fleet, read: Callable[[Port], Reading]) -> Iterator[tu
     for host in fleet.hosts:
         ports = [p for p in fleet.ports if p.host is host]
         for port in ports:
-            yield port.place, port_outcome(fleet, port, readings, differing[port.place], blamed)
+            if readings[port.place].value is None and fleet.facing[port.place]:
+                yield port.place, not_known(*readings[port.place].facts, severity=unread)
+            else:
+                yield port.place, port_outcome(fleet, port, readings, differing[port.place], blamed)
         yield from unjudged_rails(host, bool(ports))
 
 
@@ -95,8 +101,6 @@ def port_outcome(
     mine, facing = readings[port.place], fleet.facing[port.place]
     if not facing:
         return nobody_faces(fleet, port)
-    if mine.value is None:
-        return not_known(*mine.facts)
     known = compared(fleet, port, readings)
     if not known:
         return unclear("no facing port says its value", *mine.facts, observed=mine.text)

@@ -26,12 +26,14 @@ def cnp_priorities(nic: Nic, fabric: Fabric) -> frozenset[int]:
     reads=("nic.qos.trust",),
     right="trust {trust}",
     remedy=Remedy("roce", "mlnx_qos -i {subject} --trust {trust}"),
+    notes="Drivers other than mlx5 and ice do not report it: unknown there, a warning.",
 )
 @each_port
 def trust(port: Port, fleet: Fleet) -> Outcome:
     seen = port.nic.qos.trust
     if seen.or_none() is None:
-        return not_known(seen)
+        reports_it = family(port.nic) in ("mlx5", "ice", None)
+        return not_known(seen, severity=None if reports_it else WARNING)
     return judged(seen.value == fleet.fabric.trust, seen.value, fleet.fabric.trust, seen)
 
 
@@ -228,7 +230,7 @@ def ets(port: Port, fleet: Fleet) -> Outcome:
     after=("qos.trust", "qos.dscpmap", "qos.pfc.host"),
 )
 def class_peer(fleet: Fleet) -> Iterator[tuple[Place, Outcome]]:
-    yield from compare_facing(fleet, lambda port: class_of(port, fleet.fabric))
+    yield from compare_facing(fleet, lambda port: class_of(port, fleet.fabric), unread=WARNING)
 
 
 def class_of(port: Port, fabric: Fabric) -> Reading:

@@ -9,13 +9,15 @@ from kvctl.types.facts import Fact, absent
 class SwitchPort:
     """One port as the switch's own `show` output tells it.
 
-    `node` and `netdev` say what is plugged in, when that is known (LLDP, port description).
+    `node` and `netdev` say what is plugged in, when that is known (LLDP, port description). `whole`: the output speaks
+    of the whole switch and not of one port.
     """
 
     os: str  # "sonic" | "cumulus" | "nxos" | "eos"
     port: str  # Ethernet0, Ethernet1/1
     node: str = ""
     netdev: str = ""
+    whole: bool = False
     pfc: Fact[frozenset[int]] = field(default_factory=absent)  # lossless priorities
     mode: Fact[str] = field(default_factory=absent)  # NX-OS "on" | "auto" | "off"; Cumulus "lossless" | "lossy"
     oper: Fact[bool] = field(default_factory=absent)  # PFC runs on the port

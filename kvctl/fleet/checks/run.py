@@ -11,6 +11,7 @@ from kvctl.fleet.checks.outcome import Outcome, Place, not_applicable, unclear
 from kvctl.fleet.checks.readings import ProbeResult, SwitchPort
 from kvctl.fleet.checks.registry import CheckSpec, specs
 from kvctl.fleet.checks.scope import Fleet, Host
+from kvctl.fleet.checks.switch_output import read_ports
 from kvctl.fleet.checks.waivers import waived
 from kvctl.fleet.checks.wording import GENERIC, words
 from kvctl.fleet.inventory.model import Inventory
@@ -27,7 +28,7 @@ def run_checks(
     *,
     today: date,
     previous: Mapping[str, NodeFacts] | None = None,
-    switches: Mapping[str, Sequence[SwitchPort]] | None = None,
+    switches: Mapping[str, Sequence[SwitchPort] | str] | None = None,
     probes: Sequence[ProbeResult] | None = None,
     extra: Iterable[Finding] = (),
     only: Collection[str] = (),
@@ -35,15 +36,16 @@ def run_checks(
     """Every finding, worst first.
 
     `facts` by node name; a node of the inventory without facts is UNKNOWN in every check. `previous` is an earlier
-    reading of the same nodes, for what only growth can show. `switches`: ports by switch name. `probes`: results
-    of marked transfers; None when none was asked for. `extra` are findings made elsewhere: waived and sorted alike.
-    `only` are globs of check ids to return; all checks still run, so that causes are known.
+    reading of the same nodes, for what only growth can show. `switches`, by name: ports, or the text of the switch's
+    own show commands. `probes`: results of marked transfers; None when none was asked for. `extra`: findings made
+    elsewhere, waived and sorted alike. `only`: globs of check ids to return; all checks still run, so that causes
+    are known.
     """
     fleet = Fleet(
         inventory,
         tuple(Host(node, inventory.role_of(node), facts[node.name]) for node in inventory.nodes if node.name in facts),
         previous,
-        None if switches is None else {name: tuple(ports) for name, ports in switches.items()},
+        None if switches is None else {name: read_switch(given, inventory) for name, given in switches.items()},
         None if probes is None else tuple(probes),
     )
     raw = explain([(spec, place, out) for spec in specs() for place, out in outcomes(spec, fleet)])
@@ -51,6 +53,10 @@ def run_checks(
     findings += [waived(f, inventory.waivers, today, True) for f in extra]
     wanted = [f for f in findings if not only or any(fnmatchcase(f.check, glob) for glob in only)]
     return tuple(sorted(wanted, key=rank))
+
+
+def read_switch(given: Sequence[SwitchPort] | str, inventory: Inventory) -> tuple[SwitchPort, ...] | str:
+    return read_ports(given, inventory.fabric.switch_vendor) if isinstance(given, str) else tuple(given)
 
 
 def outcomes(spec: CheckSpec, fleet: Fleet) -> Iterator[tuple[Place, Outcome]]:

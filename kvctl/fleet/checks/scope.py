@@ -62,7 +62,7 @@ class Fleet:
     inventory: Inventory
     hosts: tuple[Host, ...]
     previous: Mapping[str, NodeFacts] | None = None
-    switches: Mapping[str, tuple[SwitchPort, ...]] | None = None
+    switches: Mapping[str, tuple[SwitchPort, ...] | str] | None = None  # a text says why a switch was not read
     probes: tuple[ProbeResult, ...] | None = None
 
     @property
@@ -123,10 +123,12 @@ def cache_drives(host: Host) -> tuple[CacheDrive, ...]:
 
 def is_cache(policy: DrivePolicy, drive: Drive) -> bool:
     serial = drive.serial.or_none()
+    if serial in policy.exclude_serials:
+        return False
     if policy.serials:
         return serial in policy.serials
     # A drive whose transport or serial is unknown is judged rather than passed over in silence.
-    return drive.transport.or_none() in (None, "pcie") and serial not in policy.exclude_serials
+    return drive.transport.or_none() in (None, "pcie")
 
 
 FAMILIES = {"mlx5_core": "mlx5", "bnxt_en": "bnxt", "ice": "ice"}

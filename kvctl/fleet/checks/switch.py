@@ -18,11 +18,20 @@ def over_switches(os: str) -> Judge:
     """A judge of every port of the switches with this operating system."""
 
     def run(fleet: Fleet) -> Iterator[tuple[Place, Outcome]]:
-        found = [
-            (name, port) for name, ports in sorted((fleet.switches or {}).items()) for port in ports if port.os == os
-        ]
-        for name, port in found:
-            yield (name, port.port), judge_port(port, fleet)
+        found = False
+        for name, given in sorted((fleet.switches or {}).items()):
+            if isinstance(given, str):
+                if fleet.fabric.switch_vendor in (os, "none"):
+                    found = True
+                    yield (name, ""), unclear(given)
+                continue
+            ports = [port for port in given if port.os == os]
+            if ports:
+                found = True
+                if not any(port.node or port.whole for port in ports):
+                    yield (name, ""), any_port(ports, fleet.fabric.lossless_priority)
+                for port in ports:
+                    yield (name, port.port), judge_port(port, fleet.fabric.lossless_priority)
         if not found:
             yield ("", ""), nothing_given(os, fleet)
 
@@ -36,12 +45,22 @@ def nothing_given(os: str, fleet: Fleet) -> Outcome:
     return not_applicable("the site names no switch" if vendor == "none" else f"the site's switches run {vendor}")
 
 
-def judge_port(port: SwitchPort, fleet: Fleet) -> Outcome:
-    """PFC of exactly one port: the class's priority, in the mode that makes it real, watched, and not stormed now.
+def any_port(ports: list[SwitchPort], priority: int) -> Outcome:
+    """Without knowing who is on which port, a switch that runs the class nowhere is certainly wrong."""
+    carrying = [port.port for port in ports if priority in (port.pfc.or_none() or ())]
+    facts = tuple(port.pfc for port in ports)
+    if not carrying and any(f.or_none() is None for f in facts):
+        return not_known(*facts)
+    return judged(
+        bool(carrying), f"{len(carrying)} of {len(ports)} ports", f"PFC on {priority} on the nodes' ports", *facts
+    )
 
-    A port of which nothing says that a node of the fleet is on it gives a warning only.
+
+def judge_port(port: SwitchPort, priority: int) -> Outcome:
+    """One port: the class's priority, in the mode that makes it real, watched, and not stormed now.
+
+    A port of which nothing says that a node of the fleet is on it may be unused: it is only mentioned.
     """
-    priority = fleet.fabric.lossless_priority
     facts: list[Fact[Any]] = [port.pfc]
     faults: list[str] = []
     seen = port.pfc.or_none()
@@ -51,12 +70,13 @@ def judge_port(port: SwitchPort, fleet: Fleet) -> Outcome:
         facts.append(fact)
         if fact.or_none() is not None and not right:
             faults.append(text)
-    severity = None if port.node else Severity.WARNING
-    why = "" if port.node else "nothing says which node is on this port"
+    ours = bool(port.node) or port.whole
+    why = "" if ours else "nothing says which node is on this port"
     if faults:
+        severity = None if ours else Severity.INFO
         return judged(False, "; ".join(faults), f"PFC on {priority}", *facts, severity=severity, why=why)
     if any(f.or_none() is None for f in facts):
-        return not_known(*facts, severity=severity)
+        return not_known(*facts, severity=Severity.WARNING if seen is not None or not ours else None)
     return judged(True, f"PFC on {listed(seen or ())}", f"PFC on {priority}", *facts, why=why)
 
 
@@ -86,7 +106,9 @@ register(
         text="On the switch: PORT_QOS_MAP pfc_enable {priority} for the port, pfcwd start; then config save. "
         "config qos reload interrupts traffic."
     ),
-    notes="Per port: a global flag says nothing. Headroom and WRED are not read yet.",
+    notes="Per port: a global flag says nothing. Headroom and WRED are not read yet. For all switches: a port is "
+    "critical when it is known which node is on it, else only mentioned; critical is then a switch that runs the class "
+    "on no port.",
 )(over_switches("sonic"))
 
 register(

@@ -26,7 +26,7 @@ def drives(raw: Raw) -> tuple[Drive, ...]:
 
 def _drive(raw: Raw, name: str, address: str | None, transport: Fact[str]) -> Drive:
     identity = raw.answer("nvme.id_ctrl:" + name, "nvme", "parse_id_ctrl", "nvme")
-    source = f"/sys/class/nvme/{name}/address"
+    source = f"/sys/class/nvme/{name}/device"
     names = raw.at("nvme", name, "namespaces")
     smart = raw.answer("nvme.smart_log:" + name, "nvme", "parse_smart_log", "nvme")
     return Drive(
@@ -98,5 +98,5 @@ def _formats(identity: Any) -> tuple[LbaFormat, ...] | None:
     for one in identity.formats:
         if None in (one.data_bytes, one.metadata_bytes, one.performance, one.in_use):
             return None
-        found.append(LbaFormat(one.index, one.data_bytes, one.metadata_bytes, one.performance, one.in_use))
+        found.append(LbaFormat(one.index, one.data_bytes, one.metadata_bytes, one.performance.capitalize(), one.in_use))
     return tuple(found) or None

@@ -6,7 +6,7 @@ from typing import Any
 from kvctl.fleet.facts import pci, vpd
 from kvctl.fleet.facts.qos import ecn, qos
 from kvctl.fleet.facts.raw import Raw, convert, field, first
-from kvctl.fleet.facts.rdma import rdma_port
+from kvctl.fleet.facts.rdma import device_of, rdma_port
 from kvctl.types.facts import Fact, Nic, NvConfig, Pause, unknown
 
 _PSID_IN_VERSION = re.compile(r"(\S+) \(([A-Z]{2,4}_?\w{5,16})\)")
@@ -20,22 +20,22 @@ def nics(raw: Raw) -> tuple[Nic, ...]:
     carriers = _carriers(raw)
     found = []
     for netdev in sorted(raw.table("net")):
-        address = raw.at("net", netdev, "device")
-        if not isinstance(address, str) or not pci.ADDRESS.fullmatch(address.lower()):
-            continue
-        if raw.at("net", netdev, "kind") in _MASTERS:
-            continue
-        found.append(_nic(raw, netdev, address.lower(), carriers))
+        address, handle = raw.at("net", netdev, "device"), raw.at("net", netdev, "handle")
+        address = address if isinstance(address, str) and pci.ADDRESS.fullmatch(address) else None
+        simulator = isinstance(handle, str) and handle.startswith("netdevsim/")
+        if (address or simulator) and raw.at("net", netdev, "kind") not in _MASTERS:
+            found.append(_nic(raw, netdev, address, handle if simulator else f"pci/{address}", carriers))
     return tuple(found)
 
 
-def _nic(raw: Raw, netdev: str, address: str, carriers: Fact[frozenset[str]]) -> Nic:
+def _nic(raw: Raw, netdev: str, address: str | None, handle: str, carriers: Fact[frozenset[str]]) -> Nic:
     driver = _driver(raw, netdev, address)
     name = driver.or_none() or ""
-    card = _Card(raw, netdev, address, name)
+    card = _Card(raw, netdev, address or "", handle, name)
+    place = f"/sys/class/net/{netdev}/device"
     return Nic(
         netdev=netdev,
-        pci=raw.fact(address, f"/sys/class/net/{netdev}/device"),
+        pci=raw.fact(address, place) if address else unknown("the interface is not on PCI", place),
         driver=driver,
         mac=raw.text("net", netdev, "mac"),
         vendor_id=pci.identifier(raw, address, "vendor"),
@@ -64,7 +64,7 @@ def _nic(raw: Raw, netdev: str, address: str, carriers: Fact[frozenset[str]]) ->
         ),
         counters=_counters(raw, netdev),
         nvconfig=_nvconfig(raw, card.flash),
-        qos=qos(raw, netdev, name, address),
+        qos=qos(raw, netdev, name, address or ""),
         ecn=ecn(raw, netdev),
         rdma=rdma_port(raw, netdev, name),
     )
@@ -73,19 +73,18 @@ def _nic(raw: Raw, netdev: str, address: str, carriers: Fact[frozenset[str]]) ->
 class _Card:
     """Identity and firmware of the card that a function belongs to. Its functions share flash, part and serial."""
 
-    def __init__(self, raw: Raw, netdev: str, address: str, driver: str) -> None:
+    def __init__(self, raw: Raw, netdev: str, address: str, handle: str, driver: str) -> None:
         self._raw, self._netdev, self._driver = raw, netdev, driver
         self.flash = _card_key(raw, "mstflint.query", address)
         self._flint = raw.answer("mstflint.query:" + self.flash, "mstflint", "parse_query", "mstflint", "flint")
         self._manager = _one(
             raw.answer("mlxfwmanager.query", "mlxfwmanager", "parse_query", "mlxfwmanager"), "pci", self.flash, address
         )
-        self._devlink = _one(raw.answer("devlink.info", "devlink", "parse_info", "devlink"), "pci", address)
+        self._devlink = _one(raw.answer("devlink.info", "devlink", "parse_info", "devlink"), "handle", handle)
         self._driver_info = raw.answer("ethtool.driver:" + netdev, "ethtool", "parse_driver", "ethtool")
         vital = raw.output("vpd_hex:" + _card_key(raw, "vpd_hex", address))
         self._vpd = convert(vital, _decoded, "the vital product data is broken")
-        devices = raw.at("net", netdev, "rdma")
-        self._rdma = str(devices[0]) if isinstance(devices, list) and devices else ""
+        self._rdma = device_of(raw, netdev) or ""
 
     def part_number(self) -> Fact[str]:
         return first(
@@ -193,14 +192,15 @@ def _decoded(text: str) -> vpd.Vpd | None:
         return None
 
 
-def _driver(raw: Raw, netdev: str, address: str) -> Fact[str]:
-    """The PCI driver's name, so "mlx5_core" and not "virtio_net" for what sits on the function."""
+def _driver(raw: Raw, netdev: str, address: str | None) -> Fact[str]:
     told = field(raw.answer("ethtool.driver:" + netdev, "ethtool", "parse_driver", "ethtool"), "driver")
     ioctl = convert(
         raw.leaf("net", netdev, "ethtool", "driver"),
         lambda info: info.get("driver") if isinstance(info, dict) else None,
     )
-    return first(raw.text("net", netdev, "driver"), raw.text("pci", address, "driver"), told, convert(ioctl, _filled))
+    return first(
+        raw.text("net", netdev, "driver"), raw.text("pci", address or "", "driver"), told, convert(ioctl, _filled)
+    )
 
 
 def _virtual(raw: Raw, netdev: str) -> Fact[bool]:

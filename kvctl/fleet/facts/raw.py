@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from kvctl.types.facts import Fact, known, unknown
 
 T = TypeVar("T")
-_DECIMAL = re.compile(r"-?\d{1,20}")
+_DECIMAL = re.compile(r"-?[0-9]{1,20}")
 _NOT_READ = {"vpd_hex": "the vital product data was not read", "signature": "its blocks were not read"}
 _TOOLS = "kvctl.fleet.probe.tools."
 

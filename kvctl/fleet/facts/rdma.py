@@ -13,9 +13,8 @@ _NUMBERED = re.compile(r"\d+:\s*(\S.*)")
 
 def rdma_port(raw: Raw, netdev: str, driver: str) -> RdmaPort:
     """The port that carries `netdev`; every field gives the reason when the interface has no RDMA device."""
-    names = raw.at("net", netdev, "rdma")
-    device = next((name for name in names if isinstance(name, str)), None) if isinstance(names, list) else None
-    if device is None or device not in raw.table("rdma"):
+    device = device_of(raw, netdev)
+    if device is None:
         return _without(unknown("the interface has no RDMA device", f"/sys/class/net/{netdev}/device/infiniband"))
     port = _port_of(raw, device, netdev)
     if port is None:
@@ -41,16 +40,39 @@ def rdma_port(raw: Raw, netdev: str, driver: str) -> RdmaPort:
     )
 
 
+def device_of(raw: Raw, netdev: str) -> str | None:
+    """The RDMA device of an interface: below its bus device, else the one whose GID table or tool row names it."""
+    devices = raw.table("rdma")
+    names = raw.at("net", netdev, "rdma")
+    own = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    told = own + [
+        name for name in sorted(devices) if any(_names_it(raw, name, port, netdev) for port in _ports(raw, name))
+    ]
+    links = raw.answer("rdma.link", "rdma", "parse_link", "rdma").or_none() or ()
+    told += [link.device for link in links if link.netdev == netdev]
+    pairs = raw.answer("ibdev2netdev", "ibdev2netdev", "parse", "ibdev2netdev").or_none() or ()
+    told += [pair.rdma for pair in pairs if pair.netdev == netdev]
+    return next((name for name in told if name in devices), None)
+
+
+def _ports(raw: Raw, device: str) -> list[str]:
+    return [port for port in raw.table("rdma", device, "ports") if port.isdecimal()]
+
+
+def _names_it(raw: Raw, device: str, port: str, netdev: str) -> bool:
+    rows = raw.leaf("rdma", device, "ports", port, "gids").or_none()
+    return isinstance(rows, list) and any(isinstance(row, list) and len(row) == 4 and row[3] == netdev for row in rows)
+
+
 def _without(why: Fact[Any]) -> RdmaPort:
     return RdmaPort(why, 1, *([why] * 13))
 
 
 def _port_of(raw: Raw, device: str, netdev: str) -> str | None:
     """One device may have two ports (mlx4): the GID table names the interface of each, else dev_port counts from 0."""
-    ports = [port for port in raw.table("rdma", device, "ports") if port.isdigit()]
+    ports = _ports(raw, device)
     for port in ports:
-        rows = raw.leaf("rdma", device, "ports", port, "gids").or_none()
-        if isinstance(rows, list) and any(isinstance(row, list) and len(row) == 4 and row[3] == netdev for row in rows):
+        if _names_it(raw, device, port, netdev):
             return port
     if len(ports) == 1:
         return ports[0]

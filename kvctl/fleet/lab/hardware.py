@@ -1,4 +1,4 @@
-"""Gives a node its simulated hardware: state, recorded tree, stand-ins, boot units, marker."""
+"""Gives a node its simulated hardware: state, recorded tree, stand-ins, unit, marker."""
 
 import json
 import shutil
@@ -28,20 +28,6 @@ MODULES = {
     "storage": ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "nvme", "nvme_core", "rdma_cm", "rdma_ucm"],
     "gpu": ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "nvidia", "nvidia_peermem", "rdma_cm", "rdma_ucm"],
 }
-BOOT_UNIT = """[Unit]
-Description=Simulated hardware of a kvctl lab host
-DefaultDependencies=no
-Before=sysinit.target systemd-udevd.service local-fs-pre.target
-After=systemd-remount-fs.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/lib/kvctl-lab/hardware boot
-
-[Install]
-WantedBy=sysinit.target
-"""
 REFRESH_UNIT = """[Unit]
 Description=Device database of a kvctl lab host
 DefaultDependencies=no
@@ -119,7 +105,8 @@ def install_files(root: Path, state: dict[str, Any]) -> None:
         write_launcher(root / "usr/bin" / name, module, function)
         if name in ("ethtool", "nvme"):  # where Debian has the real one; /usr/sbin comes first in root's PATH
             write_launcher(root / "usr/sbin" / name, module, function)
-    write_launcher(library / "hardware", "boot", "main")
+    write_launcher(library / "init", "boot", "main")
+    write_launcher(library / "replug", "boot", "replug")
     write_launcher(library / "devices", "devices", "main")
     marker = {"lab": True, "simulated": [*sorted(tools), *PATHS]}
     host.write(root / "etc/kvctl-lab.json", json.dumps(marker, indent=1) + "\n")
@@ -143,11 +130,9 @@ def install_units(units: Path, state: dict[str, Any]) -> None:
     path_unit = "[Unit]\nDescription=Writes to simulated devices of a kvctl lab host\n\n[Path]\n"
     path_unit += "".join(f"PathChanged={path}\n" for path in watched)
     path_unit += "Unit=kvctl-lab-devices.service\n\n[Install]\nWantedBy=paths.target\n"
-    host.write(units / "kvctl-lab-hw.service", BOOT_UNIT)
     host.write(units / "kvctl-lab-devices.service", REFRESH_UNIT)
     host.write(units / "kvctl-lab-devices.path", path_unit)
-    for target, unit in (("sysinit.target", "kvctl-lab-hw.service"), ("paths.target", "kvctl-lab-devices.path")):
-        link = units / f"{target}.wants" / unit
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(f"/etc/systemd/system/{unit}")
+    link = units / "paths.target.wants/kvctl-lab-devices.path"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to("/etc/systemd/system/kvctl-lab-devices.path")

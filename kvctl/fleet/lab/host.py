@@ -18,6 +18,7 @@ from kvctl.fleet.lab.processes import Started
 from kvctl.types.errors import KvctlError
 
 HARDWARE = "/var/lib/kvctl-lab-hw"  # where a host finds its simulated hardware
+INIT = "/usr/lib/kvctl-lab/init"  # sets the hardware up and becomes systemd
 STOP_SECONDS = 20.0
 
 
@@ -61,13 +62,13 @@ def known_hosts(layout: Layout, nodes: Sequence[LabNode]) -> str:
 def nspawn_argv(layout: Layout, node: str, drives: dict[str, Loop]) -> list[str]:
     """Drives maps a name in /dev to its loop device. CAP_MKNOD goes; `guard` covers the other ways to a device."""
     machine = layout.machine(node)
-    argv = ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--console=pipe"]
+    argv = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--console=pipe"]
     argv += ["--link-journal=no", "--resolv-conf=off", "--timezone=off", "--kill-signal=SIGRTMIN+4"]
     argv += [f"--machine={machine}", f"--hostname={node}", f"--network-namespace-path={network.RUN / machine}"]
     argv += ["--capability=CAP_NET_ADMIN", "--drop-capability=CAP_MKNOD"]
     argv += [f"--bind={layout.hardware(node)}:{HARDWARE}"]
     argv += [f"--bind={loop.device}:/dev/{name}" for name, loop in drives.items()]
-    return [*argv, "-D", str(layout.node_dir(node) / "root")]
+    return [*argv, "-D", str(layout.node_dir(node) / "root"), INIT]
 
 
 def write_plan(layout: Layout, node: LabNode, drives: dict[str, Loop], boot_mtu: int) -> Path:

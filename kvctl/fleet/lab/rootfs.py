@@ -23,7 +23,8 @@ MASKED = (
     "nvmf-autoconnect.service", "nvmefc-boot-connections.service", "apt-daily.timer", "apt-daily-upgrade.timer",
     "e2scrub_all.timer", "e2scrub_reap.service", "ldconfig.service", "systemd-journal-catalog-update.service",
     "mdmonitor.service", "mdcheck_start.timer", "mdcheck_continue.timer", "mdmonitor-oneshot.timer",
-    "systemd-networkd.service", "systemd-firstboot.service", "getty.target", "console-getty.service",
+    "systemd-udevd.service", "systemd-udevd-control.socket", "systemd-udevd-kernel.socket", "systemd-udev-trigger.service",
+    "systemd-udev-load-credentials.service", "systemd-networkd.service", "systemd-firstboot.service", "getty.target", "console-getty.service",
 )  # fmt: skip
 DPKG_OPTIONS = (
     "force-unsafe-io",
@@ -32,7 +33,10 @@ DPKG_OPTIONS = (
     "path-exclude=/usr/share/locale/*",
 )
 FILES = {
-    "etc/ssh/sshd_config.d/lab.conf": "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUseDNS no\n",
+    "etc/ssh/sshd_config.d/lab.conf": "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUseDNS no\n"
+    "SetEnv SYSTEMD_DEVICE_VERIFY_SYSFS=0\n",
+    # The hosts' /sys is an overlay; libudev takes only a sysfs for one unless told otherwise.
+    "etc/systemd/system.conf.d/lab.conf": "[Manager]\nDefaultEnvironment=SYSTEMD_DEVICE_VERIFY_SYSFS=0\n",
     # fstrim runs on loop drives as on real ones, but its units refuse containers.
     "etc/systemd/system/fstrim.timer.d/lab.conf": "[Unit]\nConditionVirtualization=\n",
     "etc/systemd/system/fstrim.service.d/lab.conf": "[Unit]\nConditionVirtualization=\n",
@@ -40,7 +44,7 @@ FILES = {
     "etc/machine-id": "",
 }
 REAL = "usr/lib/kvctl-lab/real"  # where tools are kept that a stand-in takes the place of
-RECIPE_VERSION = 3
+RECIPE_VERSION = 5
 
 
 def recipe_key() -> str:

@@ -179,7 +179,8 @@ _digest: str | None = None
 def serve(address: tuple[str, int]) -> int:
     archive_digest()  # before an update can replace the file
     try:
-        node = Node(History(), prometheus.Metrics())
+        state = Path(os.environ.get("STATE_DIRECTORY", "/var/lib/kvctl"))  # systemd gives it
+        node = Node(History(state / "flaps.jsonl"), prometheus.Metrics())
     except StoreBusyError as busy:
         sys.stderr.write(f"kvnoded: {busy}\n")
         return 1

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-FLAPS = Path("/var/lib/kvctl/flaps.jsonl")
 MAX_LINES = 4000
 
 
@@ -24,7 +23,7 @@ def utc() -> str:
 class History:
     """Events newest last. At `max_lines` the older half goes, so a flapping link cannot fill the disk."""
 
-    def __init__(self, path: Path = FLAPS, max_lines: int = MAX_LINES) -> None:
+    def __init__(self, path: Path, max_lines: int = MAX_LINES) -> None:
         self.path = path
         self.max_lines = max_lines
         path.parent.mkdir(parents=True, exist_ok=True)

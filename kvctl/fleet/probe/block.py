@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from . import udevdb
 from .tree import Tree, known, unknown, why_not
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 CLASS = "/sys/block"
 _DEVICE = ("size", "nsid", "wwid", "dev", "metadata_bytes", "ro")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from typing import Any
 
 from . import block, commands, host, net, nvme, pci, rdma
 from .run import Job, run
 from .tree import Tree, unknown, why_not
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 SCHEMA = 1
 LAB_MARKER = "/etc/kvctl-lab.json"
@@ -68,7 +71,8 @@ def _blocks(tree: Tree, controllers: dict[str, Any], errors: list[str]) -> dict[
     mounts, why = block.mounts(tree)
     if why:
         errors.append("mounts: " + why)
-    names = sorted({name for one in controllers.values() for name in one["namespaces"]})
+    local = [one for one in controllers.values() if (one["transport"].get("v") or "pcie") == "pcie"]
+    names = sorted({name for one in local for name in one["namespaces"]})
     found = {name: block.device(tree, name, mounts) for name in names}
     if why:
         for one in found.values():
@@ -128,9 +132,11 @@ def _reads(document: dict[str, Any]) -> list[Job]:
     from .signature import describe
 
     jobs = []
-    for name in document["block"]:
+    for name, device in document["block"].items():
         path = "/dev/" + name
-        if os.access(path, os.R_OK):
+        # When the udev database names the contents, the device is not blank, which is what a look would have to show.
+        told = device["udev"].get("v") or {}
+        if "ID_FS_TYPE" not in told and "ID_PART_TABLE_TYPE" not in told and os.access(path, os.R_OK):
             jobs.append(Job("signature:" + name, ["read", path], _READ_LIMIT, call=_bound(describe, path)))
     for address, function in document["pci"].items():
         path = pci.DEVICES + "/" + address + "/vpd"

@@ -6,10 +6,12 @@ A tool that is not installed has one entry under its own name: "mlnx_qos".
 
 from __future__ import annotations
 
-from typing import Any
-
 from .run import Job, which
 from .tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _FIRMWARE_LIMIT = 15.0
 _LIMIT = 5.0
@@ -66,7 +68,7 @@ class Commands:
 def wanted(document: dict[str, Any], tree: Tree, lab_text: str) -> Commands:
     """The commands for what sysfs showed; stand-ins that the lab marker `lab_text` lists are asked in any case."""
     commands = Commands()
-    physical = {name: one for name, one in document["net"].items() if one.get("device")}
+    physical = {name: one for name, one in document["net"].items() if one.get("handle")}
     _host(commands, tree)
     for name, interface in physical.items():
         _interface(commands, name, interface, '"dcb"' in lab_text)
@@ -106,13 +108,13 @@ def _interface(commands: Commands, name: str, interface: dict[str, Any], dcb_sta
 def _cards(commands: Commands, physical: dict[str, Any], functions: dict[str, Any]) -> None:
     """Firmware tools, once a card: its functions share the flash and its lock."""
     cards: dict[str, list[str]] = {}
+    broadcom = False
     for interface in physical.values():
         address = interface["device"]
         vendor = (functions.get(address, {}).get("vendor") or {}).get("v")
         if vendor == _MELLANOX and not interface.get("virtual_function"):
             cards.setdefault(address.rpartition(".")[0], []).append(address)
-        if vendor == _BROADCOM:
-            commands.has("niccli")
+        broadcom = broadcom or vendor == _BROADCOM
     query = "mstflint" if commands.has("mstflint") else "flint"
     config = "mstconfig" if commands.has("mstconfig") else "mlxconfig"
     for card, addresses in sorted(cards.items()):
@@ -121,7 +123,7 @@ def _cards(commands: Commands, physical: dict[str, Any], functions: dict[str, An
         commands.add("mlxconfig.query:" + first, config, "-d", first, "-e", "query", limit=_FIRMWARE_LIMIT, group=group)
     if cards and not commands.has(query):
         commands.add("mlxfwmanager.query", "mlxfwmanager", "--query", limit=_FIRMWARE_LIMIT)
-    if "niccli" in commands._found:
+    if broadcom:
         commands.add("niccli.devices", "niccli", "--list_devices", limit=_FIRMWARE_LIMIT)
 
 
@@ -138,7 +140,6 @@ def _rdma(commands: Commands, devices: dict[str, Any]) -> None:
 
 
 def _drives(commands: Commands, controllers: dict[str, Any]) -> None:
-    commands.add("nvme.list", "nvme", "list", "-o", "json")
     commands.add("lsblk", "lsblk", "-J", "-b", "-o", _LSBLK_COLUMNS)
     for name, controller in controllers.items():
         if (controller["transport"].get("v") or "pcie") != "pcie":

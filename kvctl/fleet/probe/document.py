@@ -6,7 +6,10 @@ its sysfs; the encoder of strings, which is what is hard, is taken from the inte
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 try:
     from _json import encode_basestring_ascii as _quoted

@@ -9,9 +9,14 @@ import _socket
 import fcntl
 import struct
 from array import array
-from typing import Any
 
-from .tree import Leaf, known, unknown, why_not
+from .tree import known, unknown, why_not
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .tree import Leaf
 
 _SIOCETHTOOL = 0x8946
 _GDRVINFO, _GPAUSEPARAM, _GSTRINGS, _GSTATS, _GPFLAGS, _GSSET_INFO, _GFECPARAM = 3, 0x12, 0x1B, 0x1D, 0x27, 0x37, 0x50

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
-from .tree import Leaf, Tree, known, unknown, why_not
+from .tree import Tree, known, unknown, why_not
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .tree import Leaf
 
 _FILES = {
     "hostname": "/proc/sys/kernel/hostname",
@@ -55,7 +60,13 @@ def _memory(tree: Tree) -> Leaf:
     source = "/proc/meminfo"
     for line in (tree.value(source) or "").splitlines():
         words = line.split()
-        if len(words) == 3 and words[0] == "MemTotal:" and words[1].isdigit() and words[2] == "kB":
+        if (
+            len(words) == 3
+            and words[0] == "MemTotal:"
+            and words[1].isascii()
+            and words[1].isdigit()
+            and words[2] == "kB"
+        ):
             return known(int(words[1]) * 1024, source)
     return unknown("no MemTotal row", source)
 

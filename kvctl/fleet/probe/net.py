@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import pci
-from .tree import Leaf, Tree, known, unknown, why_not
+from .tree import Tree, known, unknown, why_not
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .tree import Leaf
 
 CLASS = "/sys/class/net"
 _FROM_SYSFS = {"mtu": "mtu", "mac": "address", "operstate": "operstate", "carrier": "carrier"}
@@ -13,7 +17,7 @@ _PRIORITIES = "01234567"
 
 
 def interfaces(tree: Tree, errors: list[str]) -> dict[str, Any]:
-    """Every interface; those with a bus device also get `device`, `sysfs`, `ecn`, `dcb`, `ethtool`."""
+    """Every interface; those with a bus device also get what only a NIC has, and `handle` when it is one."""
     found = _links(tree, errors)
     for name, interface in found.items():
         folder = CLASS + "/" + name
@@ -72,20 +76,20 @@ def _from_sysfs(tree: Tree, folder: str) -> dict[str, Any]:
 
 def _physical(tree: Tree, folder: str, interface: dict[str, Any]) -> None:
     device = folder + "/device"
-    interface["device"] = pci.address_of(tree, device)
-    interface["driver"] = _driver(tree, device)
+    address = pci.address_of(tree, device)
+    bus = tree.target(device + "/subsystem")
+    interface["device"] = address or ""
+    # As devlink names devices; netdevsim is the kernel's own NIC simulator, and tests fabrics through the real API.
+    if address:
+        interface["handle"] = "pci/" + address
+    elif bus == "netdevsim":
+        interface["handle"] = bus + "/" + tree.real(device).rsplit("/", 1)[-1]
+    interface["driver"] = pci.driver_of(tree, device)
     interface["virtual_function"] = tree.exists(device + "/physfn")
     interface["sysfs"] = tree.texts(folder, ("speed", "dev_port", "phys_port_name"))
     interface["rdma"] = tree.names(device + "/infiniband")
     if tree.exists(folder + "/ecn"):
         interface["ecn"] = _ecn(tree, folder + "/ecn")
-
-
-def _driver(tree: Tree, device: str) -> Leaf:
-    driver = tree.target(device + "/driver")
-    if driver:
-        return known(driver, device + "/driver")
-    return unknown("no driver is bound", device + "/driver")
 
 
 def _ecn(tree: Tree, folder: str) -> dict[str, Any]:
@@ -100,7 +104,7 @@ def _ecn(tree: Tree, folder: str) -> dict[str, Any]:
 
 def _ask_kernel(tree: Tree, found: dict[str, Any], errors: list[str]) -> None:
     """DCB and ethtool requests for the physical interfaces of a live node."""
-    names = [name for name, interface in found.items() if interface.get("device")]
+    names = [name for name, interface in found.items() if interface.get("handle")]
     if not tree.live or not names:
         return
     from .ethtool import Ethtool

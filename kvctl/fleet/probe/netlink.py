@@ -9,10 +9,15 @@ from __future__ import annotations
 import _socket
 import os
 import struct
-from collections.abc import Iterator
-from typing import Any
 
-from .tree import Leaf, known, unknown
+from .tree import known, unknown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .tree import Leaf
 
 _AF_NETLINK, _SOCK_RAW_CLOEXEC = 16, 3 | 0o2000000
 _ERROR, _DONE = 2, 3

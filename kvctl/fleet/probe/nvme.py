@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import pci
 from .tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 CLASS = "/sys/class/nvme"
 SUBSYSTEMS = "/sys/class/nvme-subsystem"
@@ -50,7 +52,7 @@ def _head(tree: Tree, controller: str, path: str) -> str | None:
     nsid = tree.value(CLASS + "/" + controller + "/" + path + "/nsid")
     for subsystem in tree.names(SUBSYSTEMS):
         members = tree.names(SUBSYSTEMS + "/" + subsystem)
-        if controller not in members:
+        if controller not in members or nsid is None:
             continue
         for name in members:
             folder = SUBSYSTEMS + "/" + subsystem + "/" + name

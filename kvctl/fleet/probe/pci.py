@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Any
 
-from .tree import Leaf, Tree, known, unknown, why_not
+from .tree import Tree, known, unknown, why_not
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .tree import Leaf
 
 DEVICES = "/sys/bus/pci/devices"
 _FIELDS = (
@@ -34,10 +39,15 @@ def is_address(text: str) -> bool:
 
 
 def address_of(tree: Tree, device: str) -> str | None:
-    """The PCI address of a `device` entry: the function itself or, for virtio and the like, the one it sits on."""
-    for part in reversed(tree.real(device).split("/")):
-        if is_address(part):
-            return part
+    """The PCI address of a `device` entry: the function itself, or the one that a virtio device is.
+
+    What is plugged into a function, such as the network interface of a BMC on USB, is not on PCI.
+    """
+    parts = tree.real(device).split("/")
+    if is_address(parts[-1]):
+        return parts[-1]
+    if parts[-1].startswith("virtio") and len(parts) > 1 and is_address(parts[-2]):
+        return parts[-2]
     # A recorded tree may hold a plain folder in place of the link.
     for line in (tree.value(device + "/uevent") or "").splitlines():
         if line.startswith("PCI_SLOT_NAME=") and is_address(line[14:]):
@@ -51,15 +61,17 @@ def function(tree: Tree, address: str, device: str | None = None) -> dict[str, A
     if device is not None and not tree.exists(folder):
         folder = device
     found: dict[str, Any] = tree.texts(folder, _FIELDS)
-    driver = tree.target(folder + "/driver")
-    found["driver"] = known(driver, folder + "/driver") if driver else _driver_from_uevent(tree, folder)
+    found["driver"] = driver_of(tree, folder)
     found["virtual_function"] = known(tree.exists(folder + "/physfn"), folder + "/physfn")
     bridges = [part for part in tree.real(folder).split("/") if is_address(part)]
     found["bridges"] = bridges[:-1]
     return found
 
 
-def _driver_from_uevent(tree: Tree, folder: str) -> Leaf:
+def driver_of(tree: Tree, folder: str) -> Leaf:
+    driver = tree.target(folder + "/driver")
+    if driver:
+        return known(driver, folder + "/driver")
     for line in (tree.value(folder + "/uevent") or "").splitlines():
         if line.startswith("DRIVER="):
             return known(line[7:], folder + "/uevent")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from .tree import Tree, known, unknown, why_not
 
-from .tree import Leaf, Tree, known, unknown, why_not
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .tree import Leaf
 
 CLASS = "/sys/class/infiniband"
 _CONFIGFS = "/sys/kernel/config/rdma_cm"
@@ -20,7 +24,9 @@ def devices(tree: Tree) -> dict[str, Any]:
 def device(tree: Tree, name: str) -> dict[str, Any]:
     folder = CLASS + "/" + name
     found: dict[str, Any] = tree.texts(folder, _DEVICE)
-    found["ports"] = {number: port(tree, name, number) for number in tree.names(folder + "/ports") if number.isdigit()}
+    found["ports"] = {
+        number: port(tree, name, number) for number in tree.names(folder + "/ports") if number.isdecimal()
+    }
     return found
 
 
@@ -44,7 +50,7 @@ def numbers(tree: Tree, folder: str) -> Leaf:
     values = {}
     for name in tree.names(folder):
         text = tree.value(folder + "/" + name)
-        if text is not None and text.isdigit():
+        if text is not None and text.isdecimal():
             values[name] = int(text)
     return known(values, folder) if values else unknown("no counter could be read", folder)
 
@@ -52,7 +58,7 @@ def numbers(tree: Tree, folder: str) -> Leaf:
 def gids(tree: Tree, folder: str) -> Leaf:
     """Rows [index, gid, type, netdev] of the entries in use; type and netdev are "" when they cannot be read."""
     source = folder + "/gids"
-    indexes = sorted(int(name) for name in tree.names(source) if name.isdigit())
+    indexes = sorted(int(name) for name in tree.names(source) if name.isdecimal())
     if not indexes:
         return unknown("no GID table", source)
     rows = []

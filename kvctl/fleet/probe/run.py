@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
 OUT_LIMIT = 1 << 20
 ERR_LIMIT = 1 << 14

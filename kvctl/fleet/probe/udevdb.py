@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from .tree import Leaf, Tree, known, unknown, why_not
+from .tree import Tree, known, unknown, why_not
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .tree import Leaf
 
 FOLDER = "/run/udev/data"
 _KEEP = ("ID_FS_", "ID_PART_TABLE_", "ID_SERIAL", "ID_WWN", "ID_MODEL", "ID_REVISION")

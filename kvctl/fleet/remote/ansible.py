@@ -16,7 +16,7 @@ from typing import Any
 import kvctl
 from kvctl.fleet.remote import failures
 from kvctl.fleet.remote.dial import Deadline
-from kvctl.fleet.remote.processes import descendants, end_all, expect, forget, marked
+from kvctl.fleet.remote.processes import command_lines, descendants, end_all, expect, forget, marked
 from kvctl.fleet.remote.target import Target
 from kvctl.types.errors import KvctlError, UnreachableError
 
@@ -116,7 +116,7 @@ def environment(
         "ANSIBLE_MODULE_UTILS": f"{playbooks / 'module_utils'}:{PACKAGE_ROOT / 'kvctl' / 'fleet' / 'probe'}",
         "ANSIBLE_ROLES_PATH": str(playbooks / "roles"),
         "ANSIBLE_LOCAL_TEMP": str(private / "tmp"),
-        "ANSIBLE_SSH_ARGS": f"-F {config} -o ControlMaster=auto -o ControlPersist=60s",
+        "ANSIBLE_SSH_ARGS": f"-F {config} -o ControlMaster=auto -o ControlPersist=20s",
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control_directory(run_dir)),
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_HOST_KEY_CHECKING": "True",
@@ -145,6 +145,15 @@ def control_directory(run_dir: Path) -> Path:
     if path.stat().st_uid != os.getuid():
         raise failures.bad_ssh_config(f"{path} belongs to somebody else", "SSH masters must not listen there")
     return path
+
+
+def end_masters(run_dir: Path) -> None:
+    """End the run's SSH masters and remove their directory. OpenSSH writes a master's title over its environment, so
+    it is found by its socket."""
+    directory = control_directory(run_dir)
+    wanted = f"{directory}/".encode()
+    end_all(lambda: [pid for pid, argv in command_lines() if wanted in argv and b"[mux]" in argv], grace=1.0)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _prepare(private: Path, play: Play, targets: Mapping[str, Target], playbooks: Path) -> None:
@@ -229,9 +238,8 @@ def _end(child: "subprocess.Popen[bytes]", play: Play) -> None:
         return sorted(pid for pid in alive if not _is_master(pid))
 
     end_all(left, grace=2.0, patience=15.0)
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None and pipe is child.stdin:
-            pipe.close()
+    if child.stdin is not None:
+        child.stdin.close()
     child.wait()
     forget(child.pid)
 

@@ -54,7 +54,7 @@ class Journal:
         return max((int(event.get("seq", 0)) for event in _events(whole)), default=0)
 
     def append(self, event: str, **data: Any) -> int:
-        """Write one event and wait until it is on the disk; returns its number. KvctlError KV-RUN-012 when it is not."""
+        """Write one event and wait until it is on the disk; returns its number. KV-RUN-012 when it is not."""
         with self._lock:
             seq = self._seq + 1
             at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -19,6 +19,7 @@ from kvctl.fleet.remote.ssh import Result, Session, as_root, connect, explain
 from kvctl.fleet.remote.target import Target
 from kvctl.types.errors import KvctlError, LockedError
 
+NODE_LOCK = "/run/kvctl/lock"
 _PATIENCE = 2.0  # a reader's test of the lock lasts microseconds; a holder's lasts a run
 _BEAT = 20.0
 
@@ -95,9 +96,9 @@ def _who(holder: dict[str, Any]) -> str:
 # the controller lets go or dies, or when no heartbeat came for three minutes, as after a controller lost its power.
 _SCRIPT = """
 import fcntl, json, os, re, select, subprocess, sys
-holder, run = sys.argv[1], sys.argv[2]
-os.makedirs("/run/kvctl", mode=0o755, exist_ok=True)
-fd = os.open("/run/kvctl/lock", os.O_RDWR | os.O_CREAT, 0o644)
+holder, run, path = sys.argv[1:4]
+os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 try:
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except OSError:
@@ -156,11 +157,11 @@ class NodeLock:
         self.release()
 
 
-def lock_node(target: Target, run: str, *, timeout: float = 30.0) -> NodeLock:
+def lock_node(target: Target, run: str, *, timeout: float = 30.0, path: str = NODE_LOCK) -> NodeLock:
     """Connect and take the node's lock. LockedError KV-RUN-011 names the holder or the other run's unit."""
     session = connect(target, timeout=timeout)
     try:
-        words = [shlex.quote(text) for text in (_SCRIPT.strip(), json.dumps(holder_json(run)), run)]
+        words = [shlex.quote(text) for text in (_SCRIPT.strip(), json.dumps(holder_json(run)), run, path)]
         stream = session.open(as_root(target, f"exec python3 -c {' '.join(words)}"), timeout=timeout)
         try:
             _require(target, stream.readline(timeout), stream)

@@ -60,6 +60,15 @@ def marked(name: str, value: str, among: Iterable[int]) -> list[int]:
     return found
 
 
+def command_lines() -> list[tuple[int, bytes]]:
+    """Every process with its /proc/PID/cmdline."""
+    found = []
+    for pid in parents():
+        with contextlib.suppress(OSError):
+            found.append((pid, Path(f"/proc/{pid}/cmdline").read_bytes()))
+    return found
+
+
 def end_all(find: Callable[[], list[int]], *, grace: float = 3.0, patience: float = 10.0) -> list[int]:
     """SIGTERM what `find` gives, then SIGKILL what is left after `grace`; returns what outlived `patience`.
 

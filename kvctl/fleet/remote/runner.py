@@ -70,10 +70,8 @@ def _write(lines: "queue.SimpleQueue[dict[str, Any] | None]", out: TextIO) -> No
 
 def _shorten(event: dict[str, Any]) -> dict[str, Any] | None:
     name, data = event.get("event", ""), event.get("event_data", {})
-    if name == "error" or name not in _KEPT:
-        return (
-            {"event": "text", "text": event.get("stdout", "")[:_TEXT_LIMIT]} if name in ("error", "verbose") else None
-        )
+    if name not in _KEPT:
+        return None
     if name == "playbook_on_stats":
         kept = ("changed", "failures", "dark", "ok", "rescued", "ignored")
         return {"event": name, **{key: data.get(key, {}) for key in kept}}

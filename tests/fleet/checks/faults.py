@@ -41,6 +41,7 @@ XFS = f.role(f.inventory(), "storage", drives=DrivePolicy(layout=DriveLayout.XFS
 
 def xfs_facts() -> f.Facts:
     """Every cache drive carries XFS, mounted by its serial."""
+
     def mounted(d):  # type: ignore[no-untyped-def]
         contents = Contents(fstype="xfs", uuid="u", mounts=(f"/srv/kvctl/{d.serial.value}",))
         return replace(d, namespaces=(replace(d.namespaces[0], contents=known(contents, "lsblk")),))
@@ -49,12 +50,20 @@ def xfs_facts() -> f.Facts:
 
 
 NV = f.nic(3).nvconfig.value or {}
+NV_POLICY = f.role(f.inventory(), "storage", nic=f.inventory().roles["storage"].nic.model_copy(
+    update={"nvconfig": {"LINK_TYPE_P1": "ETH(2)", "CNP_DSCP_P1": "46"}}))  # fmt: skip
 COUNTERS = f.nic(3).counters.value or {}
 PORT = f.NETDEV
 SPARE = f.clean()["storage2"].drives
 PROBES = f.probes()
-TIMER_OFF = {"kvnoded.service": Service("active", "running", "enabled"), "fstrim.timer": Service("inactive", "dead", "disabled")}
-NODED_OFF = {"kvnoded.service": Service("failed", "failed", "enabled"), "fstrim.timer": Service("active", "waiting", "enabled")}
+TIMER_OFF = {
+    "kvnoded.service": Service("active", "running", "enabled"),
+    "fstrim.timer": Service("inactive", "dead", "disabled"),
+}
+NODED_OFF = {
+    "kvnoded.service": Service("failed", "failed", "enabled"),
+    "fstrim.timer": Service("active", "waiting", "enabled"),
+}
 
 FAULTS = (
     planted("other generation", "nic.generation", ("nic.device_id", "1021"), ("nic.part_number", "MCX75310AAS-NEAT"),
@@ -71,8 +80,7 @@ FAULTS = (
             ("nic.nvconfig", {**NV, "ROCE_CC_PRIO_MASK_P1": NvConfig("255", "4", "4")})),
     planted("CNP DSCP in NV", "nv.cnp",
             ("nic.nvconfig", {**NV, "CNP_DSCP_P1": NvConfig("48", "4", "4")})),
-    planted("NV policy", "nv.policy", inv=f.role(f.inventory(), "storage", nic=f.inventory().roles["storage"].nic.model_copy(
-            update={"nvconfig": {"LINK_TYPE_P1": "ETH(2)", "CNP_DSCP_P1": "46"}})), facts=f.clean()),
+    planted("NV policy", "nv.policy", inv=NV_POLICY, facts=f.clean()),
     planted("trust pcp", "qos.trust", ("nic.qos.trust", "pcp"), ("nic.qos.dscp_prio", unknown("trust is pcp"))),
     planted("DSCP 26 unmapped", "qos.dscpmap", ("nic.qos.dscp_prio", {**FLAT, 26: 0})),
     planted("CNP DSCP mapped to 0", "qos.dscpmap", ("nic.qos.dscp_prio", {**FLAT, 48: 0})),
@@ -110,7 +118,7 @@ FAULTS = (
     planted("ACS", "acs.redirect", ("host.acs_redirect", ("0000:40:01.0",)), node="gpu1"),
     planted("GPU gone", "gpu.count", facts=without(f.clean(), "gpu1", gpus=()), node="gpu1"),
     planted("no GPUDirect", "gdr", ("host.peermem_registered", False), node="gpu1"),
-    planted("wrong model", "nvme.model", ("drive.model", "KV8 1.92TB"), ("drive.firmware", "1.0.4"), ("ns.size", 1920383410176)),
+    planted("wrong model", "nvme.model", ("drive.model", "KV8 1.92TB"), ("ns.size", 1920383410176)),
     planted("drive firmware", "nvme.firmware", ("drive.firmware", "0.9.1")),
     planted("drive missing", "nvme.count", facts=without(f.clean(), "storage2", drives=SPARE[1:])),
     planted("all drives missing", "nvme.count", facts=without(f.clean(), "storage2", drives=())),

@@ -9,8 +9,25 @@ from kvctl.fleet.checks.readings import ProbeResult, SwitchPort
 from kvctl.fleet.checks.run import run_checks
 from kvctl.fleet.inventory.model import Inventory
 from kvctl.types.facts import (
-    Contents, Drive, Ecn, Fact, Gid, Gpu, HostFacts, LbaFormat, Namespace, Nic, NodeFacts, NvConfig, Pause, PcieLink,
-    Qos, RdmaPort, Service, Smart, known,
+    Contents,
+    Drive,
+    Ecn,
+    Fact,
+    Gid,
+    Gpu,
+    HostFacts,
+    LbaFormat,
+    Namespace,
+    Nic,
+    NodeFacts,
+    NvConfig,
+    Pause,
+    PcieLink,
+    Qos,
+    RdmaPort,
+    Service,
+    Smart,
+    known,
 )  # fmt: skip
 from kvctl.types.findings import Finding, Verdict
 
@@ -21,6 +38,15 @@ FIRMWARE = "22.43.1014"
 OLD = "22.39.1002"
 NODES = ("gpu1", "storage1", "storage2", "storage3")
 Facts = dict[str, NodeFacts]
+COUNTERS = {
+    "rx_prio3_discards": 0,
+    "rx_discards_phy": 4,
+    "rx_prio3_pause": 10,
+    "tx_prio3_pause": 0,
+    "rx_prio3_pause_duration": 20,
+    "tx_prio3_pause_duration": 0,
+    "tx_pause_storm_error_events": 0,
+}
 
 
 def inventory(**changes: Any) -> Inventory:
@@ -131,13 +157,7 @@ def nic(index: int) -> Nic:
         carries_ssh=known(False, "netlink"),
         pause=known(Pause(False, False), "ethtool -a"),
         priv_flags=known({}, "ethtool"),
-        counters=known(
-            {
-                "rx_prio3_discards": 0, "rx_discards_phy": 4, "rx_prio3_pause": 10, "tx_prio3_pause": 0,
-                "rx_prio3_pause_duration": 20, "tx_prio3_pause_duration": 0, "tx_pause_storm_error_events": 0,
-            },
-            "ethtool -S",
-        ),  # fmt: skip
+        counters=known(COUNTERS, "ethtool -S"),
         nvconfig=known(
             {
                 "LINK_TYPE_P1": NvConfig("ETH(2)", "ETH(2)", "ETH(2)"),

@@ -88,7 +88,8 @@ def marked(marker: str, *, name: str = MARKER) -> list[tuple[int, str]]:
 
 
 @contextlib.contextmanager
-def run_sshd(directory: Path, *extra: str) -> Iterator[Sshd]:
+def run_sshd(directory: Path, *extra: str, own_run: bool = False) -> Iterator[Sshd]:
+    """`own_run` gives it a /run of its own, as a node has, in a private mount namespace (needs root)."""
     assert SSHD is not None
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o755)
@@ -115,6 +116,7 @@ def run_sshd(directory: Path, *extra: str) -> Iterator[Sshd]:
         "StrictModes no",
         "PasswordAuthentication no",
         "PermitRootLogin yes",
+        "Subsystem sftp internal-sftp",
         "MaxStartups 100:30:200",
         "MaxSessions 50",
         *extra,
@@ -123,7 +125,11 @@ def run_sshd(directory: Path, *extra: str) -> Iterator[Sshd]:
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     with open(directory / "log", "w") as log:
-        process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stderr=log, stdin=subprocess.DEVNULL)
+        argv = [SSHD, "-D", "-e", "-f", str(config)]
+        if own_run:
+            prepare = 'mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && exec "$@"'
+            argv = ["unshare", "--mount", "sh", "-c", prepare, "sh", *argv]
+        process = subprocess.Popen(argv, stderr=log, stdin=subprocess.DEVNULL)
     try:
         await_true(lambda: listening(port) or process.poll() is not None, 10, "sshd to listen")
         assert process.poll() is None, (directory / "log").read_text()
@@ -157,6 +163,45 @@ def sshd(sshd_session: Sshd) -> Iterator[Sshd]:
 @pytest.fixture
 def target(sshd: Sshd, tmp_path: Path) -> Target:
     return sshd.target(tmp_path / "state")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Nodes n1, n2 ... each with its own sshd and its own /run."""
+
+    servers: dict[str, Sshd]
+    targets: dict[str, Target]
+
+    def commands(self) -> list[tuple[int, str]]:
+        return [one for server in self.servers.values() for one in marked(server.marker)]
+
+
+@pytest.fixture(scope="session")
+def fleet_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sshd]]:
+    if SSHD is None or os.getuid() != 0:
+        pytest.skip("needs root and an sshd (nodes get a /run of their own): run as root with openssh-server installed")
+    with contextlib.ExitStack() as stack:
+        names = ("n1", "n2", "n3")
+        root = tmp_path_factory.mktemp("fleet")
+        yield {name: stack.enter_context(run_sshd(root / name, own_run=True)) for name in names}
+
+
+@pytest.fixture
+def fleet(fleet_servers: dict[str, Sshd], tmp_path: Path) -> Iterator[Fleet]:
+    """Three nodes; after the test no command of theirs may be alive."""
+    known = tmp_path / "known_hosts"
+    known.write_text("".join(server.known_hosts.read_text() for server in fleet_servers.values()))
+    made = {}
+    for name, server in fleet_servers.items():
+        inventory = make_inventory(server.port, server.identity, known, name)
+        made[name] = resolve(inventory, tmp_path / "state" / name)[name]
+    # one configuration for all, as an inventory with different ports has
+    config = tmp_path / "ssh_config"
+    config.write_text("\n".join(Path(target.config).read_text() for target in made.values()))
+    config.chmod(0o600)
+    fleet = Fleet(fleet_servers, {name: replace(target, config=str(config)) for name, target in made.items()})
+    yield fleet
+    await_true(lambda: not fleet.commands(), 30, f"no process left on a node: {fleet.commands()}")
 
 
 class Peer:

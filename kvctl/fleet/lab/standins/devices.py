@@ -65,6 +65,7 @@ def wanted(state: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
             continue
         properties = {"ID_BUS": "pci", "ID_NET_DRIVER": nic["driver"]["name"], "ID_PATH": "pci-" + nic["pci"]}
         properties.update(ID_VENDOR_ID="0x15b3", ID_MODEL_ID="0x" + nic["device_id"])
+        properties["SYSTEMD_ALIAS"] = "/sys/subsystem/net/devices/" + nic["netdev"]  # 99-systemd.rules
         records["n" + index] = record([], properties)
     for drive in state["drives"]:
         if not drive.get("gone"):

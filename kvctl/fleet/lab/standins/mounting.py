@@ -86,12 +86,14 @@ def mount_all(state: dict[str, Any]) -> None:
         bind(root + "/" + folder, "/sys/" + folder)
 
 
+def make_top_writable() -> None:
+    """/sys of a container is a small tmpfs with the kernel's folders bound into it; they stay read-only."""
+    mount("none", "/sys", None, MS_REMOUNT | MS_BIND)
+    os.makedirs("/sys/module", exist_ok=True)  # containers do not get it
+
+
 def keep_raw() -> None:
-    """Bind the kernel's folders aside once; add /sys/module, which containers do not get."""
-    if not os.path.isdir("/sys/module"):
-        mount("none", "/sys", None, MS_REMOUNT | MS_BIND)
-        os.mkdir("/sys/module")
-        mount("none", "/sys", None, MS_REMOUNT | MS_BIND | MS_RDONLY)
+    """Bind the kernel's folders aside, once a boot."""
     if os.path.isdir(RAW) and mounted(RAW):
         return
     for name in MERGED:

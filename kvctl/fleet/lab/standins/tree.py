@@ -236,9 +236,10 @@ def namespace(writer: Writer, drive: dict[str, Any], controller_folder: str) -> 
     for link in ("class/block/" + name, "block/" + name, "dev/block/" + number):
         writer.link(link, folder)
     writer.link(folder + "/device", controller_folder)
+    writer.link(folder + "/subsystem", "class/block")  # the live link counts its steps from another place
     writer.texts(folder, {"nsid": drive["nsid"], "wwid": "eui." + drive["nguid"], "metadata_bytes": 0, "nguid": drive["nguid"]})
     writer.text(folder + "/uevent", "MAJOR=7\nMINOR=%d\nDEVNAME=%s\nDEVTYPE=disk" % (drive["loop_minor"], name))
-    writer.text(folder + "/queue/rotational", 0)
+    writer.texts(folder + "/queue", {"rotational": 0, "io_timeout": 30000})
     writer.hide(folder + "/loop")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from . import reject, text_lines
 
 _CONTROL = re.compile(r".*\bACSCtl:\s*(.*)")
-_SLOT = re.compile(r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s+\S.*")
+_SLOT = re.compile(r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s+[A-Za-z0-9].*")
 _FLAG = re.compile(r"(SrcValid|TransBlk|ReqRedir|CmpltRedir|UpstreamFwd|EgressCtrl|DirectTrans)([+-])")
 
 

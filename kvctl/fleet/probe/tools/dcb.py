@@ -167,8 +167,11 @@ def parse_apptrust(text: str) -> DcbAppTrust:
 def parse_dcbx(text: str) -> DcbDcbx:
     """Flags of `dcb dcbx show`; a bare newline means that no flag is set, an empty text that nothing was printed."""
     if looks_like_json(text):
-        body = json_object(text, "dcb dcbx")
-        names = [name.replace("_", "-") for name, value in body.items() if json_flag(value)]
+        names = [
+            name.replace("_", "-")
+            for name, value in json_object(text, "dcb dcbx").items()
+            if json_flag(value) is not False
+        ]
     else:
         names = " ".join(text_lines(text)).split()
     if not text or any(name not in _FLAGS for name in names):

@@ -22,6 +22,7 @@ from . import (
     text_lines,
 )
 
+_LINK_ROWS = frozenset(("Supported ports", "Supported link modes", "Speed", "Port", "Link detected"))
 _ON_OFF = {"on": True, "off": False}
 _YES_NO = {"yes": True, "no": False}
 _STATES = (["On"], ["Off"])
@@ -136,7 +137,7 @@ class EthtoolFec:
 def parse_link(text: str) -> EthtoolLink:
     """Raises ToolOutputError for error messages and for "No data available"."""
     interface, values = _link_rows(text)
-    if interface is None or not values:
+    if interface is None or not _LINK_ROWS & values.keys():
         reject("ethtool", text)
     detected = re.fullmatch(r"(yes|no)(?: \((.*)\))?", _one(values, "Link detected") or "")
     speed = re.fullmatch(r"([0-9]{1,8})Mb/s", _one(values, "Speed") or "")
@@ -306,12 +307,12 @@ def _link_rows(text: str) -> tuple[str | None, dict[str, list[str]]]:
     cells: list[str] | None = None
     for line in text_lines(text):
         head = re.fullmatch(r"\s*Settings for (\S+):", line)
-        row = re.fullmatch(r"\s*([A-Z][\w /-]*?):(?:\s+(.*))?", line)
+        row = re.fullmatch(r"\s*([A-Z][\w /-]*?):\s*(.*)", line)
         if head:
             interface = agree(interface, head.group(1), "interface")
         elif interface is not None and row:
             cells = values.setdefault(row.group(1), [])
-            cells.append((row.group(2) or "").strip())
+            cells.append(row.group(2).strip())
         elif cells is not None and ":" not in line and re.match(r"\s{8,}|\t\t|\s*[0-9]+base", line):
             cells.append(line.strip())
         else:

@@ -10,6 +10,7 @@ import re
 from . import ToolOutputError, reject, text_lines
 
 _LINE = re.compile(r"(?:(\S*)/)?([A-Za-z][A-Za-z0-9_.]*)\s*:\s*([0-9]{1,20})")
+_ERROR = re.compile(r"(?:grep|cat): |\S+:\s*N/A")
 _HEAD = re.compile(r"Port ([0-9]{1,3}) (?:hw|cm) counters:")
 
 
@@ -20,6 +21,7 @@ def parse(text: str) -> dict[str, int]:
     """
     counters: dict[str, int] = {}
     ports = set()
+    foreign = 0
     for line in text_lines(text):
         head, match = _HEAD.fullmatch(line.strip()), _LINE.fullmatch(line.strip())
         if head:
@@ -30,8 +32,10 @@ def parse(text: str) -> dict[str, int]:
             name, value = match.group(2), int(match.group(3))
             if counters.setdefault(name, value) != value:
                 raise ToolOutputError(f"contradicts itself: {name} is both {counters[name]} and {value}")
+        elif line.strip() and not _ERROR.match(line.strip()):
+            foreign += 1
     if len(ports) > 1:
         raise ToolOutputError(f"counters of {len(ports)} ports in one text")
-    if not counters:
+    if len(counters) <= foreign or "NIC statistics:" in text:
         reject("hw_counters", text)
     return counters

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from . import agree, given, integer, reject, text_lines
 
 _HEADS = re.compile(r"[A-Z][\w .:'/()-]* TLV:?")
+_NICCLI_HEAD = re.compile(r"IEEE 8021QAZ .* TLV:")  # Broadcom's tool prints the same TLVs, but with a colon
 _STATE = re.compile(r"(Not )?Enabled, (Not )?Willing, (No )?Error")
 _YES_NO = {"yes": True, "no": False}
 
@@ -90,6 +91,8 @@ def _sections(text: str) -> dict[str, list[str]]:
     lines: list[str] | None = None
     for raw in text_lines(text):
         line = raw.replace("\b", "").strip()
+        if _NICCLI_HEAD.fullmatch(line):
+            reject("lldptool", text)
         if _HEADS.fullmatch(line) and not line.startswith(("End of", "Unknown")):
             lines = sections.setdefault(line.rstrip(":"), [])
         elif line.startswith(("End of LLDPDU", "Unknown DCBX sub-TLV")):

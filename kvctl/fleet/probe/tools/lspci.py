@@ -125,10 +125,10 @@ def _device(head: re.Match[str] | None, body: str) -> PciDevice:
     payloads = re.findall(r"DevCap:\s+MaxPayload\s+([0-9]+)\s+bytes", body)
     return PciDevice(
         address=None if address is None else address if address.count(":") == 2 else "0000:" + address,
-        subsystem=words(_single(re.compile(r"^\s*Subsystem:\s+(.*)$", re.M), body)),
-        physical_slot=words(_single(re.compile(r"^\s*Physical Slot:\s+(.*)$", re.M), body)),
-        numa_node=count(_single(re.compile(r"^\s*NUMA node:\s+([0-9]+)\s*$", re.M), body)),
-        iommu_group=count(_single(re.compile(r"^\s*IOMMU group:\s+([0-9]+)\s*$", re.M), body)),
+        subsystem=words(_single(re.compile(r"^[ \t]*Subsystem:[ \t]+(.*)$", re.M), body)),
+        physical_slot=words(_single(re.compile(r"^[ \t]*Physical Slot:[ \t]+(.*)$", re.M), body)),
+        numa_node=count(_single(re.compile(r"^[ \t]*NUMA node:[ \t]+([0-9]+)[ \t]*$", re.M), body)),
+        iommu_group=count(_single(re.compile(r"^[ \t]*IOMMU group:[ \t]+([0-9]+)[ \t]*$", re.M), body)),
         express_type=express,
         bridge=bridge,
         link=link,
@@ -140,10 +140,10 @@ def _device(head: re.Match[str] | None, body: str) -> PciDevice:
         acs_capable=_names(capable),
         acs_enabled=_names(enabled),
         acs_redirect=_redirect(enabled),
-        part_number=words(_single(re.compile(r"\[PN\] Part number:\s*(.*)$", re.M), body)),
-        serial=words(_single(re.compile(r"\[SN\] Serial number:\s*(.*)$", re.M), body)),
-        product=words(_single(re.compile(r"^\s*Product Name:\s*(.*)$", re.M), body)),
-        driver=words(_single(re.compile(r"^\s*Kernel driver in use:\s*(\S+)\s*$", re.M), body)),
+        part_number=words(_single(re.compile(r"\[PN\] Part number:[ \t]*(.*)$", re.M), body)),
+        serial=words(_single(re.compile(r"\[SN\] Serial number:[ \t]*(.*)$", re.M), body)),
+        product=words(_single(re.compile(r"^[ \t]*Product Name:[ \t]*(.*)$", re.M), body)),
+        driver=words(_single(re.compile(r"^[ \t]*Kernel driver in use:[ \t]*(\S+)[ \t]*$", re.M), body)),
         **identity,
     )
 
@@ -155,8 +155,8 @@ def _identity(rest: str) -> dict[str, str | None]:
     kind, colon, name = text.partition(": ")
     if not colon:
         return {"class_name": words(kind.rstrip(":")), "revision": revision.group(1) if revision else None}
-    number = re.search(r"\s*\[([0-9a-f]{4})\]$", kind) or re.fullmatch(r"(?:Class )?([0-9a-f]{4})", kind)
-    ids = re.search(r"\s*\[([0-9a-f]{4}):([0-9a-f]{4})\]$", name) or re.fullmatch(
+    number = re.search(r"\[([0-9a-f]{4})\]$", kind) or re.fullmatch(r"(?:Class )?([0-9a-f]{4})", kind)
+    ids = re.search(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]$", name) or re.fullmatch(
         r"(?:Device )?([0-9a-f]{4}):([0-9a-f]{4})", name
     )
     shown = name[: ids.start()].strip() if ids else name

@@ -25,8 +25,8 @@ class MdMember:
 
 @dataclass(frozen=True)
 class MdArray:
-    """Sizes in bytes. `condition` is one word of the whole: failed (the array, or a member of an array that is not
-    rebuilding), recovering, resyncing, reshaping, checking, degraded, inactive, or clean."""
+    """Sizes in bytes. `condition` is one word of the whole: failed (the array, or a member of an array that is
+    whole without it), recovering, resyncing, reshaping, checking, degraded, inactive, or clean."""
 
     device: str
     version: str | None = None
@@ -145,10 +145,10 @@ def _condition(states: tuple[str, ...], failed: int | None) -> str | None:
     for state in ("recovering", "resyncing", "reshaping", "checking"):
         if state in found:
             return state
-    if failed:
-        return "failed"
     if "degraded" in found:
         return "degraded"
+    if failed:
+        return "failed"
     if found & {"inactive", "Not Started"}:
         return "inactive"
     return "clean" if found & {"clean", "active", "write-pending", "active-idle", "read-auto", "readonly"} else None
@@ -165,12 +165,12 @@ def _progress(values: dict[str, str]) -> tuple[str | None, int | None]:
 
 def _kibibytes(value: str | None) -> int | None:
     """ "439221248 (418.87 GiB 449.76 GB)": the number is in KiB."""
-    match = re.match(r"([0-9]+)(?: \(|$)", value or "")
+    match = re.match(r"([0-9]{1,20})(?: \(|$)", value or "")
     return int(match.group(1)) * 1024 if match else None
 
 
 def _chunk(value: str | None) -> int | None:
-    match = re.fullmatch(r"([0-9]+)([KMG]?)", value or "")
+    match = re.fullmatch(r"([0-9]{1,12})([KMG]?)", value or "")
     return int(match.group(1)) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match.group(2)] if match else None
 
 

@@ -25,7 +25,7 @@ from . import (
 _DEVICE = re.compile(r"Device #([0-9]{1,4}):")
 _HEADER = re.compile(r"Configurations:(.*)")
 _COLUMN = re.compile(r"Default|Current|Next Boot|New")
-_ROW = re.compile(r"(\*)?\s*(?:(RO)\s+)?([A-Z][A-Z0-9_]+(?:\[[0-9]+(?:\.\.[0-9]+)?\])?)\s+(\S.*)")
+_ROW = re.compile(r"(\*)?\s*(?:(RO)\s+)?([A-Z_][A-Z0-9_]+(?:\[[0-9]+(?:\.\.[0-9]+)?\])?)\s+(\S.*)")
 _FIELD = re.compile(r"(Device type|Name|Description|Device):(?:\s+(.*))?")
 
 
@@ -85,7 +85,7 @@ def parse_devices(text: str) -> tuple[NvDevice, ...]:
             devices.append([])
         if devices:
             devices[-1].append(line)
-    if not devices:
+    if not any(re.match(r"\s*(?:Device type|Configurations):", line) for lines in devices for line in lines):
         reject("mlxconfig", text)
     return tuple(_device(lines) for lines in devices)
 

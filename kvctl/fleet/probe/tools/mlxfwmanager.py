@@ -66,10 +66,12 @@ def parse_query(text: str) -> tuple[FwDevice, ...]:
             blocks.append((int(head.group(1)), []))
         elif blocks:
             blocks[-1][1].append(line)
-    devices = [_device(number, block, _burnt(lines, number)) for number, block in blocks]
-    if not any(device.psid or device.device_type or device.pci or device.fw_stored for device in devices):
+    devices = tuple(_device(number, block, _burnt(lines, number)) for number, block in blocks)
+    # mlxconfig, which update scripts run next, numbers its devices in the same way.
+    devices = tuple(device for device in devices if device.psid or device.device_type or device.pci or device.fw_stored)
+    if not devices:
         reject("mlxfwmanager", text)
-    return tuple(devices)
+    return devices
 
 
 def parse_xml(text: str) -> tuple[FwDevice, ...]:
@@ -136,8 +138,8 @@ def _assemble(
         description=given(keys.get("Description")),
         psid=given(keys.get("PSID")),
         pci=pci_address(given(keys.get("PCI Device Name"))),
-        base_guid=given(keys.get("Base GUID")),
-        base_mac=given(keys.get("Base MAC")),
+        base_guid=_uid(keys.get("Base GUID")),
+        base_mac=_uid(keys.get("Base MAC")),
         guids=_by_port(keys, "GUID"),
         macs=_by_port(keys, "MAC"),
         fw_stored=stored,
@@ -151,8 +153,13 @@ def _assemble(
 
 
 def _by_port(keys: dict[str, str], kind: str) -> dict[str, str]:
-    named = {name.split()[0]: given(value) for name, value in keys.items() if name.endswith(kind)}
+    named = {name.split()[0]: _uid(value) for name, value in keys.items() if name.endswith(kind)}
     return {name: value for name, value in named.items() if value is not None and name != "Base"}
+
+
+def _uid(text: str | None) -> str | None:
+    """A GUID or MAC as bare lower-case hex; None for "N/A" and for a masked one."""
+    return text.lower() if text is not None and re.fullmatch("[0-9a-fA-F]{12}|[0-9a-fA-F]{16}", text) else None
 
 
 def _burnt(lines: list[str], number: int) -> bool:

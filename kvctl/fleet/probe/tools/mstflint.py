@@ -13,7 +13,7 @@ from . import agree, given, integer, reject, text_lines
 _ROW = re.compile(r"([A-Za-z][A-Za-z0-9 /().]*?):(?:\s+(.*))?")
 _VERSION = re.compile(r"[0-9]+(?:[._][0-9]+){2,4}(?:-[\w.]+)?")
 _ROM = re.compile(r"(?:type|version|version_id|cpu|devid)=\S+")
-_KNOWN = frozenset(("Image type", "FW Version", "FW Version(Running)", "FW Release Date", "Product Version", "PSID"))
+_KNOWN = frozenset(("Image type", "FW Version", "FW Version(Running)", "FW Release Date", "Product Version"))
 _IDENTITY = frozenset(("FW Version", "FW Version(Running)", "PSID", "Base GUID", "Base MAC", "GUIDs", "MACs"))
 
 

@@ -11,7 +11,7 @@ from .scalars import plain
 _LINE = re.compile(r"\bNCCL (INFO|WARN|TRACE|ERROR|VERSION)\b|\bNCCL version [0-9]")
 _HCA = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']+)'")
 _PAIR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for GPU (\S+) / HCA (\S+)")
-_USING = re.compile(r"NET/IB : Using (.*?)(?:; OOB|$)")
+_USING = re.compile(r"NET/IB : Using (.*?)(?:; OOB|$)", re.MULTILINE)
 _DEVICE = re.compile(r"\[\d+\](?:\{[^}]*\}\s*)?([\w.-]+):(\d+)/(RoCE|IB)")
 _CHANNEL = re.compile(r"\bvia NET/(\w+)/(\d+)((?:/[A-Z]+)*)")
 

@@ -87,12 +87,13 @@ def parse_qos(text: str) -> NiccliQos:
             rows[key] = agree(rows.get(key), value.strip(), key)
         elif colon and apps:
             apps[-1].setdefault(key.strip(), value.strip())
-    if not any(key.startswith("IEEE 8021QAZ") for key in rows) and not rows.keys() & {"PRIO_MAP", "PFC enabled"}:
+    # lldptool prints the same TLVs without the colon after their names.
+    if not any(key.startswith("IEEE 8021QAZ") for key in rows):
         reject("niccli qos", text)
     priorities = _pairs(rows.get("PRIO_MAP"), "[0-7]:[0-9]{1,2}")
     classes = _pairs(rows.get("TSA_MAP"), "[0-7]:[a-z]+")
     return NiccliQos(
-        prio_tc={p: int(tc) for p, tc in priorities.items()} if priorities and len(priorities) == 8 else None,
+        prio_tc=None if priorities is None else {priority: int(tc) for priority, tc in priorities.items()},
         tc_bw=_percents(rows.get("TC Bandwidth")),
         tsa=classes,
         pfc=_pfc(rows.get("PFC enabled")),

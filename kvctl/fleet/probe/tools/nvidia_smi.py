@@ -165,7 +165,7 @@ def _lanes(value: str | None) -> int | None:
 
 
 def _unit(value: str | None, unit: str) -> int | None:
-    match = re.fullmatch(r"([0-9]+) " + unit, value or "")
+    match = re.fullmatch(r"([0-9]{1,12}) " + unit, value or "")
     return int(match.group(1)) if match else None
 
 

@@ -193,8 +193,8 @@ def _sizes(entry: dict[str, object]) -> tuple[int | None, int | None, int | None
         used = None
     product = blocks * sector if blocks and sector else None
     if clamped:
-        size = product if product is not None and product >= 2**31 else None
-    elif size is not None and product is not None and size != product:
+        return (product if product is not None and product >= 2**31 else None), used, sector
+    if size is not None and product is not None and size != product:
         return None, used, None
     return (size if size is not None else product), used, sector
 

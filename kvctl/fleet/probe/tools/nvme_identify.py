@@ -178,11 +178,13 @@ def parse_id_ns(text: str) -> NamespaceIdentity:
 
 _NS_KEYS = re.compile(r"nsze|ncap|nuse|nlbaf|flbas|nvmcap|nguid|eui64|nulbaf")
 _HUMAN = re.compile(
-    r"LBA Format\s+([0-9]{1,2})\s*:\s*Metadata Size:\s*([0-9]+)\s+bytes\s*-\s*Data Size:\s*([0-9]+)\s+bytes\s*-\s*"
+    r"LBA Format\s+([0-9]{1,2})\s*:\s*Metadata Size:\s*([0-9]{1,9})\s+bytes\s*-\s*"
+    r"Data Size:\s*([0-9]{1,12})\s+bytes\s*-\s*"
     r"Relative Performance:\s*(0x[0-3]|[0-3])(?:\s+(?:Best|Better|Good|Degraded))?\s*(\(in use\))?"
 )
 _TERSE = re.compile(
-    r"lbaf\s+([0-9]{1,2})\s*:\s*ms:([0-9]+)\s+(?:lba)?ds:([0-9]+)\s+rp:(0x[0-3]|[0-3])(?![0-9a-fx])\s*(\(in use\))?"
+    r"lbaf\s+([0-9]{1,2})\s*:\s*ms:([0-9]{1,9})\s+(?:lba)?ds:([0-9]{1,9})\s+"
+    r"rp:(0x[0-3]|[0-3])(?![0-9a-fx])\s*(\(in use\))?"
 )
 
 
@@ -203,7 +205,7 @@ def _text_formats(text: str) -> list[LbaFormat]:
 def _json_format(position: int, entry: dict[str, object]) -> LbaFormat:
     """One format; with -H or -v the sizes are texts ("512 bytes") and the keys are words."""
     if "Data Size" in entry:
-        sizes = [re.match(r"([0-9]+) bytes", str(entry.get(key))) for key in ("Data Size", "Metadata Size")]
+        sizes = [re.match(r"([0-9]{1,12}) bytes", str(entry.get(key))) for key in ("Data Size", "Metadata Size")]
         data, metadata = [int(size.group(1)) if size else None for size in sizes]
         rank = re.match(r"0x[0-3]|[0-3]", str(entry.get("Relative Performance")))
         used = {"yes": True, "no": False}.get(str(entry.get("in use")))

@@ -29,7 +29,12 @@ _STAMP = re.compile(r"\[\s*(\d{1,10}\.\d{3,9})\]")
 _NAMED = re.compile(r"\bnvme (nvme\d+): ")
 _BY_ADDRESS = re.compile(r"\bnvme ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): ")
 _BLOCK = re.compile(r"\b(?:dev )?(nvme\d+(?:c\d+)?n\d+)\b")
-_LOG_LINE = re.compile(r"\[\s*\d+\.\d{3,9}\]|\bkernel: |^\[\w{3} \w{3} +\d+ \d\d:\d\d:\d\d", re.MULTILINE)
+# dmesg with each of its --time-format values and --decode, syslog and journalctl, and /dev/kmsg itself.
+_LOG_LINE = re.compile(
+    r"\[\s*\d+\.\d{3,9}\]|\bkernel: |^\[\w{3} \w{3} +\d+ \d\d:\d\d:\d\d|^(?:\w+ *:\w+ *: *)?\[?\d{4}-\d\d-\d\dT\d\d:|"
+    r"^[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d |^\d+,\d+,\d+,[^;\n]*;",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from .scalars import items, load_json, looks_like_json, mapping, words
 
 def parse_list(text: str) -> NvmeList:
     """Namespaces and controllers of `nvme list`, with or without -v, as text or JSON."""
-    if not looks_like_json(text) and re.search(r"^\S*(?:Node|Device|Subsystem)\s", text, re.MULTILINE):
+    if not looks_like_json(text) and re.search(r"^[^\w\n]*(?:Node|Device|Subsystem)\s", text, re.MULTILINE):
         return list_from_text(text)
     if re.fullmatch(r"\s*No NVMe devices detected\.?\s*", text):
         return NvmeList(())
@@ -87,7 +87,7 @@ def _subsystems_text(text: str) -> tuple[NvmeSubsystem, ...]:
     found: list[NvmeSubsystem] = []
     for line in text.splitlines():
         head = re.fullmatch(r"\s*(\S+) - NQN=(.*)", line)
-        path = re.fullmatch(r"\s*\+-\s*(nvme[0-9]+)\s+(\S+)\s*(.*?)\s*(\S+)?\s*", line)
+        path = re.fullmatch(r"\s*\+-\s*(nvme[0-9]+(?:c[0-9]+n[0-9]+)?)\s+(\S+)\s*(.*?)\s*(\S+)?\s*", line)
         host = re.fullmatch(r"\s*hostnqn=(.*)", line)
         if head:
             found.append(NvmeSubsystem(head.group(1), words(head.group(2)), ()))

@@ -6,41 +6,34 @@ nvme-cli 1.x has no Generic column and prints the namespace number in decimal, 2
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from . import ToolOutputError
 from .nvme_devices import Found, NvmeController, NvmeList, NvmeNamespace, read_controller
-from .ruled import Table, tables
-from .scalars import words
+from .ruled import Table, is_ruler, tables
+from .scalars import plain
 
 _USAGE = re.compile(
-    r"(?P<used>[0-9]+[.,][0-9]+)\s*(?P<used_unit>[kKMGTPE]?)B\s*/\s*(?P<size>[0-9]+[.,][0-9]+)\s*(?P<size_unit>[kKMGTPE]?)B"
+    r"(?P<used>[0-9]{1,9}[.,][0-9]{1,3})\s*(?P<used_unit>[kKMGTPE]?)B\s*/\s*(?P<size>[0-9]{1,9}[.,][0-9]{1,3})\s*(?P<size_unit>[kKMGTPE]?)B"
 )
-_FORMAT = re.compile(r"(?P<lba>[0-9]+)\s*(?P<unit>[KMG]?)i?B\s*\+\s*(?P<meta>[0-9]+)\s*B")
+_FORMAT = re.compile(r"(?P<lba>[0-9]{1,9})\s*(?P<unit>[KMG]?)i?B\s*\+\s*(?P<meta>[0-9]{1,9})\s*B")
 _SI = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def list_from_text(text: str) -> NvmeList:
     found = Found()
-    read = False
-    known: dict[str, NvmeController] = {}
-    sheets = tables(text)
-    for table in sheets:
-        if {"Device", "Address"} <= set(table.header):
-            for row in _readable(table):
-                known[row["Device"]] = _controller_row(row)
-                found.add_controller(known[row["Device"]])
-    for table in sheets:
-        head = set(table.header)
-        if not ({"Node", "SN"} <= head or {"Device", "NSID"} <= head):
-            continue
-        read = True
+    rows: dict[str, tuple[str, str]] = {}
+    plain_tables = [table for table in tables(text) if {"Node", "SN"} <= set(table.header)]
+    for table in plain_tables:
         for row in _readable(table):
-            found.add(*_namespace_row(row, known))
-    if not read:
-        raise ToolOutputError("no table of namespaces")
+            found.add(_entry(row), ())
+            rows[row["Node"].rpartition("/")[2]] = (row.get("Usage", ""), row.get("Format", ""))
+    if not plain_tables:
+        _verbose(text, found, rows)
     result = found.result()
-    return NvmeList(tuple(_rounded(item, sheets) for item in result.namespaces), result.controllers, result.hidden)
+    namespaces = tuple(_rounded(item, *rows.get(item.name or "", ("", ""))) for item in result.namespaces)
+    return NvmeList(namespaces, result.controllers, result.hidden)
 
 
 def _readable(table: Table) -> tuple[dict[str, str], ...]:
@@ -49,59 +42,113 @@ def _readable(table: Table) -> tuple[dict[str, str], ...]:
     return table.rows
 
 
-def _controller_row(row: dict[str, str]) -> NvmeController:
-    address = words(row.get("Address"))
-    return read_controller(
-        {
-            "Controller": row["Device"],
-            "SerialNumber": row.get("SN"),
-            "ModelNumber": row.get("MN"),
-            "Firmware": row.get("FR"),
-            "Transport": row.get("TxPort"),
-            "Address": address,
-            "Slot": row.get("Slot"),
-        },
-        words(row.get("Subsystem")),
-        None,
-    )
-
-
-def _namespace_row(
-    row: dict[str, str], known: dict[str, NvmeController]
-) -> tuple[dict[str, object], tuple[NvmeController, ...]]:
-    names = re.split(r"[,\s]+", row.get("Controllers", ""))
-    node = row.get("Node") or row.get("Device", "")
-    entry: dict[str, object] = {
-        "NSID": row.get("Namespace", row.get("NSID")),
-        "DevicePath": node if node.startswith("/dev/") else "/dev/" + node,
+def _entry(row: dict[str, str]) -> dict[str, object]:
+    return {
+        "NSID": row.get("Namespace"),
+        "DevicePath": row["Node"],
         "GenericPath": row.get("Generic"),
         "SerialNumber": row.get("SN"),
         "ModelNumber": row.get("Model"),
         "Firmware": row.get("FW Rev"),
     }
-    return entry, tuple(known[name] for name in names if name in known)
 
 
-def _rounded(namespace: NvmeNamespace, sheets: list[Table]) -> NvmeNamespace:
+# The rows of the verbose tables do not keep to the columns of their headers, so they are read by what they hold.
+_CONTROLLER = re.compile(
+    r"(?P<name>nvme[0-9]+)\s+(?P<who>\S.*?)\s+(?P<transport>pcie|tcp|rdma|fc|loop|apple-nvme)\s+(?P<place>\S.*?)"
+    r"\s+(?P<subsystem>nvme-subsys[0-9]+)(?:\s+(?P<namespaces>nvme\S.*))?"
+)
+_NAMESPACE = re.compile(
+    r"(?:/dev/)?(?P<name>nvme[0-9]+n[0-9]+)\s+(?:(?:/dev/)?(?P<generic>ng[0-9]+n[0-9]+)\s+)?(?P<nsid>0x[0-9a-f]+|[0-9a-f]+)"
+    r"\s+(?P<usage>[0-9]+[.,][0-9]+.*?B)\s+(?P<format>[0-9]+\s*[KMG]?i?B\s*\+\s*[0-9]+\s*B)(?:\s+(?P<owners>nvme\S.*))?"
+)
+
+
+def _verbose(text: str, found: Found, rows: dict[str, tuple[str, str]]) -> None:
+    section = ""
+    known: dict[str, NvmeController] = {}
+    for line in plain(text).splitlines():
+        row = line.strip()
+        if row.startswith(("Subsystem ", "Device ")):
+            section = "subsystem" if row[0] == "S" else "namespace" if " NSID " in row else "controller"
+            cntlid, generic = " Cntlid " in row, " Generic " in row
+        elif not row or is_ruler(row) or section in ("", "subsystem"):
+            continue
+        elif section == "controller":
+            match = _matched(_CONTROLLER, row)
+            known[match["name"]] = _owner(match, cntlid)
+            found.add_controller(known[match["name"]])
+        else:
+            match = _matched(_NAMESPACE, row)
+            owners = re.findall(r"nvme[0-9]+", match["owners"] or "")
+            entry: dict[str, object] = {
+                "NameSpace": match["name"],
+                "Generic": match["generic"],
+                "NSID": _nsid(match["nsid"], generic),
+            }
+            found.add(entry, tuple(known[name] for name in owners if name in known))
+            rows[match["name"]] = (match["usage"], match["format"])
+    if section != "namespace":
+        raise ToolOutputError("no table of namespaces")
+
+
+_LONGEST = 4000  # characters; a controller with hundreds of namespaces stays below
+
+
+def _matched(pattern: re.Pattern[str], row: str) -> re.Match[str]:
+    match = pattern.fullmatch(row) if len(row) < _LONGEST else None
+    if match is None:
+        raise ToolOutputError("not a row of the table: " + row[:60])
+    return match
+
+
+def _nsid(value: str, generic: bool) -> int | None:
+    """Decimal in 1.x; since the Generic column came, hexadecimal, at first without 0x."""
+    if not generic and not value.startswith("0x"):
+        return int(value) if re.fullmatch(r"[0-9]{1,10}", value) else None
+    return int(value, 16) if re.fullmatch(r"(?:0x)?[0-9a-f]{1,8}", value) else None
+
+
+def _owner(match: re.Match[str], cntlid: bool) -> NvmeController:
+    who = re.sub(r"^\S+\s+", "", match["who"]) if cntlid else match["who"]
+    serial = model = firmware = None
+    # Serial number, model and firmware stand in columns of 20, 40 and 8 characters.
+    if len(who) > 62 and who[20] == who[61] == " ":
+        serial, model, firmware = who[:20], who[21:61], who[62:]
+    elif len(who.split()) == 3:
+        serial, model, firmware = who.split()
+    address, _, slot = match["place"].partition(" ")
+    pcie = match["transport"] == "pcie"
+    entry: dict[str, object] = {
+        "Controller": match["name"],
+        "SerialNumber": serial,
+        "ModelNumber": model,
+        "Firmware": firmware,
+        "Transport": match["transport"],
+        "Address": address if pcie else match["place"],
+        "Slot": slot if pcie else None,
+    }
+    return read_controller(entry, match["subsystem"], None)
+
+
+def _rounded(namespace: NvmeNamespace, used_of: str, layout_of: str) -> NvmeNamespace:
     """The namespace with the rounded sizes and the format of its row."""
-    row: dict[str, str] = {}
-    for table in sheets:
-        for candidate in table.rows:
-            node = candidate.get("Node") or (candidate.get("Device") if "NSID" in candidate else None)
-            if node and node.rpartition("/")[2] == namespace.name:
-                row = candidate
-    usage = _USAGE.fullmatch(row.get("Usage", "").strip())
-    layout = _FORMAT.fullmatch(row.get("Format", "").strip())
-    values = dict(vars(namespace))
+    usage, layout = _USAGE.match(used_of.strip()), _FORMAT.fullmatch(layout_of.strip())
     if usage:
-        values["used_bytes"] = _scaled(usage["used"], usage["used_unit"])
-        values["size_bytes"] = _scaled(usage["size"], usage["size_unit"])
-        values["size_exact"] = False
+        namespace = replace(
+            namespace,
+            used_bytes=_scaled(usage["used"], usage["used_unit"]),
+            size_bytes=_scaled(usage["size"], usage["size_unit"]),
+            size_exact=False,
+        )
     if layout:
         sector = int(layout["lba"]) * _BINARY[layout["unit"]]
-        values["sector_size"] = sector if sector >= 512 and not sector & (sector - 1) else None
-        values["metadata_bytes"] = int(layout["meta"])
-    return NvmeNamespace(**values)
+        namespace = replace(
+            namespace,
+            sector_size=sector if sector >= 512 and not sector & (sector - 1) else None,
+            metadata_bytes=int(layout["meta"]),
+        )
+    return namespace
 
 
 def _scaled(number: str, unit: str) -> int:

@@ -120,7 +120,7 @@ def _plain(key: str, value: str) -> object:
     """A counter without its unit or its rounded form in brackets: "15%", "14,073,051 (7.21 TB)", "1 [512 kB]"."""
     if key.startswith("temperature"):
         return value
-    return re.sub(r"\s*(?:%|\(.*\)|\[.*\])\s*$", "", value)
+    return value.partition("(")[0].partition("[")[0].strip().rstrip("%")
 
 
 def _build(values: dict[str, object], celsius: _Degrees) -> SmartLog:
@@ -179,9 +179,9 @@ def _celsius(value: object) -> int | None:
 
 
 def _celsius_text(value: object) -> int | None:
-    """ "42 C", "39 C (312 Kelvin)", "29 °C (302 K)", "84 °F (302 K)", "48 Celsius"."""
+    """ "42 C", "39 C (312 Kelvin)", "29 °C (302 K)", "29 °C (302 K, 84 °F)", "48 Celsius"."""
     text = value if isinstance(value, str) else ""
-    kelvin = re.search(r"\(\s*([0-9]{3})\s*K(?:elvin)?\s*\)", text)
+    kelvin = re.search(r"\(\s*([0-9]{3})\s*K(?:elvin)?\s*[,)]", text)
     if kelvin:
         return _from_kelvin(int(kelvin.group(1)))
     plain = re.fullmatch(r"(-?[0-9]{1,3})\s*(?:\u00b0|\u00ba|\ufffd|\u00c2\u00b0|\?)*\s*(C|Celsius|F|Fahrenheit)", text)

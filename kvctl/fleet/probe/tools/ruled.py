@@ -52,7 +52,9 @@ def tables(text: str) -> list[Table]:
     found = []
     for position, number in enumerate(rulers):
         columns = spans(lines[number])
-        header = cells(lines[number - 1], columns) if number else None
+        above = lines[number - 1] if number else ""
+        # A log that writes its own blank before the first line moves the header alone.
+        header = cells(above, columns) or cells(above.lstrip(), columns)
         if header is None:
             continue
         stop = rulers[position + 1] - 1 if position + 1 < len(rulers) else len(lines)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from . import given, reject, text_lines
 
-_SLOT = re.compile(r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s+\S.*")
+_SLOT = re.compile(r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s+[A-Za-z0-9].*")
 _LSPCI_ROW = re.compile(r"\[([A-Z0-9]{2})\] [^:]+:\s*(.*)")
 _LSPCI_NAME = re.compile(r"Product Name:\s*(.*)")
-_TABLE_ROW = re.compile(r"([A-Z][A-Z0-9]|IDTAG)\s{3,}\S.*?\s{2,}(\S.*)")
+_TABLE_ROW = re.compile(r"(PN|EC|SN|MN|PG|FC|LC|RV|RW|V[0-9A-Z]|Y[0-9A-Z]|IDTAG)\s{3,}\S.*?\s{2,}(\S.*)")
 _SHORT_ROW = re.compile(r"(PN|EC|SN|RV|ID|V[0-9A-Z]|Y[0-9A-Z]|MN|PG|IDTAG)\s*:\s+(.*)")
 
 

@@ -7,7 +7,8 @@ from .samples import assert_cut_changes_nothing, assert_noise_changes_nothing, a
 LINKS = folder("ethtool", "default")
 STATS = [path for path in folder("ethtool", "S_") if "not_supported" not in path]
 QSFP = (
-    "\tIdentifier                                : 0x11 (QSFP28)\n\tVendor name                               : Mellanox\n"
+    "\tIdentifier                                : 0x11 (QSFP28)\n"
+    "\tVendor name                               : Mellanox\n"
     "\tVendor SN                                 : MT1652FT00000\n"
     "\tModule temperature                        : 42.17 degrees C / 107.90 degrees F\n"
     "\tModule voltage                            : 3.2917 V\n"
@@ -29,7 +30,8 @@ SFP = (
 FLAGS = "Private flags for enp24s0f0:\nlink-down-on-close     : off\nfw-lldp-agent          : on\nrx_striding_rq: on\n"
 FEC = (
     "FEC parameters for eth0:\nSupported/Configured FEC encodings: Auto RS BaseR\nActive FEC encoding: RS\n"
-    "Statistics:\n  corrected_blocks: 256\n    Lane 0: 255\n    Lane 1: 1\n  uncorrectable_blocks: 145\n    Lane 0: 145\n"
+    "Statistics:\n  corrected_blocks: 256\n    Lane 0: 255\n    Lane 1: 1\n"
+    "  uncorrectable_blocks: 145\n    Lane 0: 145\n"
 )
 
 
@@ -64,6 +66,23 @@ def test_link_down() -> None:
     assert (link.speed, link.duplex, link.lanes) == (None, None, 4)
     assert (link.link_detected, link.link_reason) == (False, "No cable")
     assert link.supported_fec == ("None", "RS", "BASER")
+
+
+def test_link_without_indentation_and_blanks() -> None:
+    link = ethtool.parse_link(
+        "Settings for eth0:\nSupported ports:[TP]    \nSupported link modes:   10baseT/Half 10baseT/Full\n"
+        "100baseT/Half 100baseT/Full\n1000baseT/Full\nSupported pause frame use: No   \n"
+    )
+    assert link.supported_ports == ("TP",)
+    assert link.supported_modes == ("10baseT/Half", "10baseT/Full", "100baseT/Half", "100baseT/Full", "1000baseT/Full")
+
+
+def test_link_of_a_missing_interface_is_refused() -> None:
+    with pytest.raises(ToolOutputError):
+        ethtool.parse_link(
+            "Settings for eth0:\nCannot get device settings: No such device\n"
+            "Cannot get link status: No such device\nNo data available\n"
+        )
 
 
 def test_driver() -> None:

@@ -7,8 +7,8 @@ from .samples import assert_cut_changes_nothing, assert_noise_changes_nothing, a
 
 PLAIN = sample("ibdev2netdev/mixed_up_down_ib.txt")
 VERBOSE = (
-    "0000:01:00.0 mlx5_0 (MT4123 - MCX653105A-HDAT) ConnectX-6 VPI adapter card, HDR IB (200Gb/s) and 200GbE, single-port"
-    " QSFP56 fw 20.28.1002 port 1 (ACTIVE) ==> p5p1 (Up)\n"
+    "0000:01:00.0 mlx5_0 (MT4123 - MCX653105A-HDAT) ConnectX-6 VPI adapter card, HDR IB (200Gb/s) and 200GbE,"
+    " single-port QSFP56 fw 20.28.1002 port 1 (ACTIVE) ==> p5p1 (Up)\n"
     "0000:02:00.1 mlx5_2 (MT4120 - NA) fw 16.26.4012 port 1 (DOWN  ) ==> ib2 (Down)\n"
     "mlx4_0 (mt26428 - MT1037X01146) KESTREL        QDR             fw 2.9.1000 port 1 (ACTIVE) ==> ib0 (Up)\n"
 )

@@ -46,6 +46,23 @@ def test_dscp_map_of_the_application_tlv() -> None:
     assert tlvs.pfc is None
 
 
+def test_neighbour_with_old_application_layout() -> None:
+    tlvs = parse_tlvs(
+        "Chassis ID TLV\n\tIPv4: 192.0.2.150\nPort ID TLV\n\tIfname: Te 0/13\nSystem Name TLV\n\tsw01\n"
+        "Management Address TLV\n\tIPv4: 192.0.2.150\n\tUnknown interface subtype: 0\n"
+        "IEEE 8021QAZ PFC TLV\n\t Willing: no\n\t PFC capable traffic classes: 4\n\t PFC enabled: none\n"
+        "IEEE 8021QAZ APP TLV\n\tApp#0:\n\t Priority: 2\n\t Sel: 2\n\t {S}TCP Port: 3260\nEnd of LLDPDU TLV\n"
+    )
+    assert (tlvs.chassis_id, tlvs.port_id, tlvs.system_name) == ("192.0.2.150", "Te 0/13", "sw01")
+    assert tlvs.pfc is not None
+    assert (tlvs.pfc.priorities, tlvs.pfc.traffic_classes) == (frozenset(), 4)
+
+
+def test_broadcoms_tool_prints_the_same_names_with_a_colon() -> None:
+    with pytest.raises(ToolOutputError):
+        parse_tlvs(sample("niccli/qos_ets_show_thor2.txt"))
+
+
 @pytest.mark.parametrize("text", ["", "Agent instance for device not found\n", "Unable to connect to lldpad\n"])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ToolOutputError):

@@ -81,6 +81,11 @@ def test_array_that_failed_as_a_whole() -> None:
     assert mdadm.parse_detail(text).condition == "failed"
 
 
+def test_degraded_with_a_faulty_member_is_degraded() -> None:
+    text = (SAMPLES / "detail_raid1_failed.txt").read_text().replace("State : clean ", "State : clean, degraded ")
+    assert mdadm.parse_detail(text).condition == "degraded"
+
+
 def test_resync_that_waits_has_no_percentage() -> None:
     text = (SAMPLES / "detail_raid1_clean.txt").read_text()
     found = mdadm.parse_detail(text.replace("State : clean", "State : clean, resyncing (PENDING) "))

@@ -1,4 +1,8 @@
 import pytest
+
+from kvctl.fleet.probe.tools import ToolOutputError
+from kvctl.fleet.probe.tools.mlnx_qos import parse
+
 from .samples import (
     assert_cut_changes_nothing,
     assert_noise_changes_nothing,
@@ -6,9 +10,6 @@ from .samples import (
     folder,
     sample,
 )
-
-from kvctl.fleet.probe.tools import ToolOutputError
-from kvctl.fleet.probe.tools.mlnx_qos import parse
 
 ALL = folder("mlnx_qos")
 WRAPPED = "mlnx_qos/i_dscp_buffers_split_wrapped_dscp30.txt"
@@ -67,9 +68,11 @@ def test_layout_before_receive_buffers() -> None:
 def test_firmware_controlled_port_with_limits_and_a_warning() -> None:
     qos = parse(
         "****** WARNING: lldpad service is running and may overwrite your settings ******\n\n"
-        "DCBX mode: Firmware controlled\nPriority trust state: none\nBuffers commands are not supported on your system\n"
+        "DCBX mode: Firmware controlled\nPriority trust state: none\n"
+        "Buffers commands are not supported on your system\n"
         "Cable len: 0\nPFC configuration:\n\tpriority    0   1   2   3   4   5   6   7\n"
-        "\tenabled     0   0   0   1   0   0   0   0   \ntc: 0 ratelimit: 12.5 Gbps, tsa: ets, bw: 30%\n\t priority:  0\n"
+        "\tenabled     0   0   0   1   0   0   0   0   \n"
+        "tc: 0 ratelimit: 12.5 Gbps, tsa: ets, bw: 30%\n\t priority:  0\n"
     )
     assert (qos.dcbx, qos.trust, qos.lldpad_running) == ("firmware", None, True)
     assert qos.ratelimit == {0: 12.5}

@@ -1,10 +1,11 @@
 import json
 
 import pytest
-from .samples import assert_cut_changes_nothing, assert_noise_changes_nothing, assert_survives_damage, folder, sample
 
 from kvctl.fleet.probe.tools import ToolOutputError
 from kvctl.fleet.probe.tools.mlxconfig import NvRow, parse_devices, parse_query, value_number
+
+from .samples import assert_cut_changes_nothing, assert_noise_changes_nothing, assert_survives_damage, folder, sample
 
 ALL = folder("mlxconfig")
 
@@ -40,18 +41,21 @@ def test_device_without_configurations() -> None:
 
 def test_plain_query_has_only_the_next_boot_column_and_read_only_marks() -> None:
     (device,) = parse_devices(
-        "\nDevice #1:\n----------\n\nDevice type:        ConnectX6DX         \nName:               MCX623106AN-CDA_Ax  \n"
+        "\nDevice #1:\n----------\n\nDevice type:        ConnectX6DX         \n"
+        "Name:               MCX623106AN-CDA_Ax  \n"
         "Description:        ConnectX-6 Dx EN adapter card; 100GbE; Dual-port QSFP56; PCIe 4.0 x16;\n"
         "Device:             0000:41:00.0        \n\n"
         "Configurations:                                          Next Boot           \n"
         "        LINK_TYPE_P1                                ETH(2)              \n"
         " RO     ROCE_NEXT_PROTOCOL                          254                 \n"
+        "        _INTERNAL_CPU_MODEL                         SEPARATED_HOST(0)   \n"
         "        ADVANCED_PCI_SETTINGS                       N/A                 \n"
     )
     assert (device.device_type, device.device, device.name) == ("ConnectX6DX", "0000:41:00.0", "MCX623106AN-CDA_Ax")
     assert device.rows["LINK_TYPE_P1"] == NvRow(next_boot="ETH(2)")
     assert device.rows["LINK_TYPE_P1"].pending is None
     assert device.rows["ROCE_NEXT_PROTOCOL"] == NvRow(next_boot="254", read_only=True)
+    assert device.rows["_INTERNAL_CPU_MODEL"].next_boot == "SEPARATED_HOST(0)"
     assert device.rows["ADVANCED_PCI_SETTINGS"].next_boot is None
 
 

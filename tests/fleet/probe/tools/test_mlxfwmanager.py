@@ -1,8 +1,9 @@
 import pytest
-from .samples import assert_cut_changes_nothing, assert_noise_changes_nothing, assert_survives_damage, folder, sample
 
 from kvctl.fleet.probe.tools import ToolOutputError
 from kvctl.fleet.probe.tools.mlxfwmanager import FwDevice, parse_query, parse_xml, pci_address
+
+from .samples import assert_cut_changes_nothing, assert_noise_changes_nothing, assert_survives_damage, folder, sample
 
 ALL = folder("mlxfwmanager")
 TEXTS = [path for path in ALL if path.endswith(".txt")]
@@ -86,9 +87,12 @@ def test_xml_running_row() -> None:
 def test_rows_without_indentation_long_rom_names_and_two_devices() -> None:
     text = (
         "Querying Mellanox devices firmware ...\n\nDevice #1:\n----------\n\nDevice Type:      BlueField2\n"
-        "PSID:             MT_0000000768\nPCI Device Name:  /dev/mst/mt41686_pciconf0\nBase GUID:        a088c20300100040\n"
-        "Versions:         Current        Available     \nFW             24.40.1000     N/A           \nCLP  8025  N/A\n"
-        "FW (Running)   24.35.2000     N/A\nUEFI Virtio blk   22.4.0010      N/A\n\nStatus:           No matching image found\n"
+        "PSID:             MT_0000000768\nPCI Device Name:  /dev/mst/mt41686_pciconf0\n"
+        "Base GUID:        a088c20300100040\n"
+        "Versions:         Current        Available     \n"
+        "FW             24.40.1000     N/A           \nCLP  8025  N/A\n"
+        "FW (Running)   24.35.2000     N/A\nUEFI Virtio blk   22.4.0010      N/A\n\n"
+        "Status:           No matching image found\n"
         "Device #2:\n----------\n\n  Device Type:      ConnectX5\n  Versions:         Current        Available\n"
         "     FW             --             --\n\n  Status:           Failed to open device\n\n"
         "-E- Failed to query 0000:81:00.0 device, error : MFE_CR_ERROR\n"
@@ -97,6 +101,12 @@ def test_rows_without_indentation_long_rom_names_and_two_devices() -> None:
     assert (first.fw_stored, first.fw_running, first.pending_reset) == ("24.40.1000", "24.35.2000", True)
     assert first.roms["UEFI Virtio blk"] == ("22.4.0010", None)
     assert (second.fw_stored, second.fw_running, second.status) == (None, None, "Failed to open device")
+
+
+def test_masked_guids_and_a_following_mlxconfig_section() -> None:
+    text = sample("mlxfwmanager/query_cx3_port_macs_up_to_date.txt").replace("7cfe90100011", "************")
+    (device,) = parse_query(text + "\nDevice #1:\n----------\n\nDevice type:    ConnectX3\nName:           x\n")
+    assert device.macs == {"Port2": "7cfe90100012"}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 import pytest
-from .samples import assert_cut_changes_nothing, assert_noise_changes_nothing, assert_survives_damage, folder, sample
 
 from kvctl.fleet.probe.tools import ToolOutputError
 from kvctl.fleet.probe.tools.mstflint import Rom, parse_errors, parse_query
+
+from .samples import assert_cut_changes_nothing, assert_noise_changes_nothing, assert_survives_damage, folder, sample
 
 ALL = folder("mstflint", "q_") + folder("flint")
 FS2 = (

@@ -42,6 +42,15 @@ def test_qos() -> None:
     assert qos.rate_limit == (100, 100, 100, 0, 0, 0, 0, 0)
 
 
+def test_qos_of_two_classes_after_a_prompt() -> None:
+    qos = parse_qos(
+        "root@node01:/# niccli --dev 1 qos --ets --show\n\nIEEE 8021QAZ ETS Configuration TLV:\n"
+        "         PRIO_MAP: 0:0 1:1\n         TC Bandwidth: 50% 50%\n         TSA_MAP: 0:ets 1:strict\n"
+        "IEEE 8021QAZ PFC TLV:\n         PFC enabled: 1\nTC Rate Limit: 100% 100%\n"
+    )
+    assert (qos.prio_tc, qos.tc_bw, qos.pfc, qos.apps) == ({0: 0, 1: 1}, (50, 50), frozenset({1}), ())
+
+
 def test_qos_without_pfc() -> None:
     assert parse_qos(sample(QOS).replace("PFC enabled: 3", "PFC enabled: none")).pfc == frozenset()
     assert parse_qos(sample(QOS).replace("PFC enabled: 3", "PFC enabled:")).pfc is None

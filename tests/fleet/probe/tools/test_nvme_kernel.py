@@ -58,6 +58,22 @@ def test_quiet_logs_have_no_events() -> None:
     assert nvme.parse_kernel_log("[    0.000000] Linux version 6.8.0\n").events == ()
 
 
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "kern  :warn  : 2025-01-21T04:41:44,285060+00:00 ",
+        "2025-01-21T04:41:44,285060+00:00 ",
+        "[Tue Jan 21 04:41:44 2025] ",
+        "Jan 21 04:41:44 node01 kernel: ",
+        "4,1024,1345678,-;",
+    ],
+)
+def test_every_form_of_the_log(prefix: str) -> None:
+    assert nvme.parse_kernel_log(prefix + "usb 1-1: new device\n").events == ()
+    found = nvme.parse_kernel_log(prefix + "nvme nvme0: Disabling device after reset failure: -19\n")
+    assert found.removed == ("nvme0",)
+
+
 def test_other_text_is_refused() -> None:
     with pytest.raises(ToolOutputError):
         nvme.parse_kernel_log("dmesg: read kernel buffer failed: Operation not permitted")

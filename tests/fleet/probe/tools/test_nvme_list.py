@@ -61,12 +61,20 @@ def test_text_of_2_x_with_generic_column_and_hexadecimal_numbers() -> None:
     assert second.used_bytes == 1_850_000_000
 
 
-TEXT_1X = """\
-Node             SN                   Model                                    Namespace Usage                      Format           FW Rev  
----------------- -------------------- ---------------------------------------- --------- -------------------------- ---------------- --------
-/dev/nvme0n1     S3EVNX0J800001       Samsung SSD 960 EVO 500GB                1         387.94  GB / 500.11  GB    512   B +  0 B   2B7QCXE7
-/dev/nvme10n1    PHLJ000 0001         INTEL SSDPE2KX040T8                      1           4.00  TB /   4.00  TB      4 KiB +  8 B   VDV10131
-"""
+def ruled(widths: tuple[int, ...], *rows: tuple[str, ...]) -> str:
+    """A table as nvme-cli prints it: left-aligned columns of fixed widths over a line of dashes."""
+    lines = [" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join([lines[0], " ".join("-" * width for width in widths), *lines[1:]]) + "\n"
+
+
+SAMSUNG = ("S3EVNX0J800001", "Samsung SSD 960 EVO 500GB", "1", "387.94  GB / 500.11  GB", "512   B +  0 B", "2B7QCXE7")
+INTEL = ("PHLJ000 0001", "INTEL SSDPE2KX040T8", "1", "  4.00  TB /   4.00  TB", "  4 KiB +  8 B", "VDV10131")
+TEXT_1X = ruled(
+    (16, 20, 40, 9, 26, 16, 8),
+    ("Node", "SN", "Model", "Namespace", "Usage", "Format", "FW Rev"),
+    ("/dev/nvme0n1", *SAMSUNG),
+    ("/dev/nvme10n1", *INTEL),
+)
 
 
 def test_text_of_1_x() -> None:
@@ -75,6 +83,10 @@ def test_text_of_1_x() -> None:
     assert (first.model, first.firmware) == ("Samsung SSD 960 EVO 500GB", "2B7QCXE7")
     assert (first.used_bytes, first.size_bytes) == (387_940_000_000, 500_110_000_000)
     assert (second.serial, second.sector_size, second.metadata_bytes) == ("PHLJ000 0001", 4096, 8)
+
+
+def test_header_that_a_log_moved_by_one_blank() -> None:
+    assert nvme.parse_list("INFO nvme list succeed.\n " + TEXT_1X).namespaces == nvme.parse_list(TEXT_1X).namespaces
 
 
 def test_text_that_lost_its_blanks_is_read_or_refused_but_never_misread() -> None:
@@ -92,28 +104,45 @@ def test_text_without_drives() -> None:
     assert nvme.parse_list("{}").namespaces == ()
 
 
-VERBOSE_TEXT = """\
-Subsystem        Subsystem-NQN                                                                                    Controllers
----------------- ------------------------------------------------------------------------------------------------ ----------------
-nvme-subsys0     nqn.2014-08.com.example:nvme:P1-NVMe:serial                                                      nvme0
+def verbose(controllers: str, namespaces: str) -> nvme.NvmeList:
+    """Rows do not keep to the columns of their headers in nvme-cli itself."""
+    return nvme.parse_list(
+        ruled((16, 96, 16), ("Subsystem", "Subsystem-NQN", "Controllers"), ("nvme-subsys0", "nqn.x", "nvme0"))
+        + "\nDevice           Cntlid SN   MN   FR       TxPort Address        Slot   Subsystem    Namespaces      \n"
+        + "---------------- ------ ---- ---- -------- ------ -------------- ------ ------------ ----------------\n"
+        + controllers
+        + "\nDevice            Generic           NSID       Usage        Format           Controllers     \n"
+        + "----------------- ----------------- ---------- ------------ ---------------- ----------------\n"
+        + namespaces
+    )
 
-Device   SN                   MN                                       FR       TxPort Address        Slot   Subsystem    Namespaces      
--------- -------------------- ---------------------------------------- -------- ------ -------------- ------ ------------ ----------------
-nvme0    S64ANE0R000001       SAMSUNG MZQL2 DRIVE                      GDC5602Q pcie   0000:41:00.0   3      nvme-subsys0 nvme0n1
 
-Device       Generic      NSID       Usage                      Format           Controllers     
------------- ------------ ---------- -------------------------- ---------------- ----------------
-nvme0n1      ng0n1        0x1        3.84  TB / 3.84  TB          4 KiB +  0 B   nvme0
-"""
+LOCAL = "nvme0    0      {:20} {:40} GDC5602Q pcie   0000:41:00.0   3      nvme-subsys0 nvme0n1, nvme0n2\n".format(
+    "S64A 01", "SAMSUNG MZQL2 DRIVE"
+)
+REMOTE = "nvme1    4      {:20} {:40} 2.1.0.0  tcp    traddr=10.0.0.2,trsvcid=4420 nvme-subsys1 nvme1n1\n".format(
+    "85JZX23", "SomeStore"
+)
+NAMESPACES = (
+    "nvme0n1      ng0n1        0x1          3.84  TB /   3.84  TB      4 KiB +  0 B   nvme0\n"
+    "nvme0n2      ng0n2        0x10         1.00  GB /   2.00  GB    512   B +  8 B   nvme0\n"
+    "nvme1n1      ng1n1        0x1          0.00   B / 960.20  GB      4 KiB +  0 B   nvme1, nvme7\n"
+)
 
 
 def test_verbose_text_joins_controllers_and_namespaces() -> None:
-    found = nvme.parse_list(VERBOSE_TEXT)
-    (item,) = found.namespaces
-    assert (item.name, item.sector_size, item.serial) == ("nvme0n1", 4096, "S64ANE0R000001")
-    assert item.controllers[0].pci == "0000:41:00.0"
-    assert item.local is True
-    assert found.controllers == item.controllers
+    first, second, remote = verbose(LOCAL + REMOTE, NAMESPACES).namespaces
+    assert (first.name, first.sector_size, first.serial) == ("nvme0n1", 4096, "S64A 01")
+    assert (first.model, first.firmware, first.nsid) == ("SAMSUNG MZQL2 DRIVE", "GDC5602Q", 1)
+    assert (first.controllers[0].pci, first.controllers[0].slot, first.local) == ("0000:41:00.0", "3", True)
+    assert (second.nsid, second.metadata_bytes, second.size_bytes) == (16, 8, 2_000_000_000)
+    assert remote.local is False
+    assert remote.controllers[0].address == "traddr=10.0.0.2,trsvcid=4420"
+
+
+def test_verbose_text_with_a_broken_row_is_refused() -> None:
+    with pytest.raises(ToolOutputError):
+        verbose(LOCAL, NAMESPACES.replace("0x10   ", "zz     "))
 
 
 def test_32_bit_sizes_are_computed_from_the_block_count_or_unknown() -> None:
@@ -146,14 +175,8 @@ def test_serial_equal_to_the_model_is_a_network_volume() -> None:
     assert flat(ModelNumber="SomeArray", SerialNumber="SomeArray").local is False
 
 
-NAMESPACE = {
-    "NameSpace": "nvme1n1",
-    "Generic": "ng1n1",
-    "NSID": 1,
-    "MaximumLBA": 8,
-    "PhysicalSize": 4096,
-    "SectorSize": 512,
-}
+SIZES = {"MaximumLBA": 8, "PhysicalSize": 4096, "SectorSize": 512}
+NAMESPACE = {"NameSpace": "nvme1n1", "Generic": "ng1n1", "NSID": 1, **SIZES}
 CONTROLLER = {"Controller": "nvme1", "SerialNumber": "S1", "ModelNumber": "M1", "Firmware": "F1", "Transport": "pcie"}
 
 

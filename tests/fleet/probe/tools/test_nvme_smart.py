@@ -49,7 +49,16 @@ Temperature Sensor 3           : 40 °C (313 K)
 
 @pytest.mark.parametrize(
     "temperature",
-    ["29 C", "29 C (302 Kelvin)", "29°C (302 Kelvin)", "29 °C (302 K)", "84 °F (302 K)", "84 °F", "29 Celsius"],
+    [
+        "29 C",
+        "29 C (302 Kelvin)",
+        "29°C (302 Kelvin)",
+        "29 °C (302 K)",
+        "84 °F (302 K)",
+        "84 °F",
+        "29 Celsius",
+        "29 °C (302 K, 84 °F)",
+    ],
 )
 def test_temperatures_of_all_versions(temperature: str) -> None:
     assert nvme.parse_smart_log(TEXT.format(warning="0", temperature=temperature)).temperature_c == 29

@@ -12,7 +12,8 @@ TEXT = (
     "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens1f0np0 \n"
     "link mlx5_1/1 state DOWN physical_state DISABLED netdev ens1f1np1 netdev_index 5 \n    caps: <CM, IP_BASED_GIDS>\n"
     "8/1: mlx5_bond_0/1: state ACTIVE physical_state LINK_UP netdev reth0 \n"
-    "link mlx5_2/1 subnet_prefix fe80:0000:0000:0000 lid 13399 sm_lid 49151 lmc 0 state ACTIVE physical_state LINK_UP \n"
+    "link mlx5_2/1 subnet_prefix fe80:0000:0000:0000 lid 13399 sm_lid 49151 lmc 0"
+    " state ACTIVE physical_state LINK_UP \n"
 )
 
 

@@ -29,10 +29,10 @@ def test_ports() -> None:
 
 
 def test_device_path_with_colons_and_plain_attributes() -> None:
+    device = "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0/infiniband/mlx5_3"
     (ca,) = parse_grep(
-        "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0/infiniband/mlx5_3/node_desc:node01 mlx5_3\n"
-        "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0/infiniband/mlx5_3/ports/1/rate:25 Gb/sec (1X EDR)\n"
-        "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0/infiniband/mlx5_3/ports/1/counters/symbol_error:N/A (no PMA)\n"
+        f"{device}/node_desc:node01 mlx5_3\n{device}/ports/1/rate:25 Gb/sec (1X EDR)\n"
+        f"{device}/ports/1/counters/symbol_error:N/A (no PMA)\n"
     )
     assert ca.attributes == {"node_desc": "node01 mlx5_3"}
     assert (ca.ports[0].rate, ca.ports[0].counters, ca.firmware) == (25.0, {}, None)

@@ -165,7 +165,7 @@ def _trust(value: str | None) -> frozenset[str] | None:
     return found if found and found <= {"pcp", "dscp", "port", "l2", "l3", "both"} else None
 
 
-_BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?: ?(Bytes|B|KB|MB|GB))?")
+_BYTES = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)(?: ?(Bytes|B|KB|MB|GB))?")
 
 
 def _bytes(value: str | None) -> int | None:

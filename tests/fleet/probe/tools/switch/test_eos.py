@@ -28,7 +28,7 @@ def test_port_with_lossless_priorities(cell: str, priorities: set[int]) -> None:
         "Et1"
     ]
     assert (port.enabled, port.active, port.watchdog) == (True, True, True)
-    assert port.priorities == priorities
+    assert port.priorities == frozenset(priorities)
 
 
 def test_table_of_older_releases() -> None:

@@ -1,0 +1,87 @@
+"""kvctl node: who is in the fleet, and how kvctl gets in."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kvctl.cli.options import choose, complete_nodes, connect, inventory_option, output_option
+from kvctl.cli.output import emit, note, table
+from kvctl.types.errors import ExitCode, UsageError
+
+NODES = click.argument("patterns", nargs=-1, required=True, shell_complete=complete_nodes)
+
+
+@click.group("node")
+def command() -> None:
+    """Trust a node's host key; give kvctl access to it.
+
+    \b
+    Examples:
+      kvctl node ls
+      kvctl node trust '*'
+      kvctl node bootstrap store1 --key ~/.ssh/id_ed25519.pub --login admin --ask-password
+    """
+
+
+@command.command("ls")
+@inventory_option
+@output_option()
+def list_nodes(inventory: str | None, fmt: str | None) -> None:
+    """The nodes of the inventory."""
+    client, form = connect(inventory=inventory, fmt=fmt)
+    rows = client.node_rows()
+    columns = ("node", "role", "pool", "address", "user")
+    if form == "table":
+        click.echo(table(rows, columns))
+    else:
+        emit({"schema": "kvctl.nodes/1", "nodes": rows}, rows, columns, form)
+
+
+@command.command("trust")
+@NODES
+@inventory_option
+@click.option("-y", "--yes", is_flag=True, envvar="KVCTL_YES", help="Do not ask; compare the fingerprints yourself.")
+@click.option("--dry-run", is_flag=True, help="Show the fingerprints; enrol nothing.")
+def trust(patterns: tuple[str, ...], inventory: str | None, yes: bool, dry_run: bool) -> int:
+    """Show the nodes' host key fingerprints, ask, and enrol them.
+
+    A key that changed is never overwritten: remove the old line yourself when you know why it changed.
+    """
+    client, _ = connect(inventory=inventory)
+    failed = 0
+    for shown in client.host_keys(choose(client.nodes(), patterns, ())):
+        if shown.error is not None:
+            note(f"{shown.node}: {shown.error.code} {shown.error.why or shown.error.what}. {shown.error.fix}")
+            failed += 1
+            continue
+        for kind, fingerprint, known in shown.keys:
+            click.echo(f"{shown.node}  {kind}  {fingerprint}  {'known' if known else 'new'}")
+        if dry_run or not shown.new:
+            continue
+        if not yes and not sys.stdin.isatty():
+            raise UsageError("KV-CLI-004", "nobody is there to confirm", fix="add --yes, or run on a terminal")
+        if yes or click.confirm(f"trust {shown.node}?", err=True):
+            note(f"{shown.node}: {client.trust(shown)} keys enrolled")
+    return int(ExitCode.PARTIAL if failed else ExitCode.OK)
+
+
+@command.command("bootstrap")
+@click.argument("node", shell_complete=complete_nodes)
+@click.option(
+    "--key", "key_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True, help="Public key."
+)
+@click.option("--login", default="", metavar="USER", help="User to log in as today. [default: the inventory's]")
+@click.option("--ask-password", is_flag=True, help="Ask for that user's password; it is never stored.")
+@inventory_option
+def bootstrap(node: str, key_file: Path, login: str, ask_password: bool, inventory: str | None) -> None:
+    """Install a public key and, for users other than root, a sudo rule without a password.
+
+    The rule is validated by visudo on the node before it takes effect. The host key must be trusted first.
+    """
+    client, _ = connect(inventory=inventory)
+    password = click.prompt("password", hide_input=True, err=True) if ask_password else None
+    done: Any = client.bootstrap(node, key_file.read_text(), login, password)
+    key, sudo = ("added" if new else "there already" for new in (done.key_added, done.sudo_added))
+    note(f"{node}: key {key}" + ("" if client.is_root(node) else f", sudo rule {sudo}"))

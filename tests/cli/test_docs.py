@@ -1,0 +1,38 @@
+"""Generated pages are those in docs/, and every error code has one meaning."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kvctl.cli.docs import CODE, MEANING, error_codes, pages
+from kvctl.types.errors import ExitCode
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_a_generated_page_is_fresh(name):
+    """When this fails: python -m kvctl.cli.docs"""
+    page = ROOT / "docs" / name
+    assert page.exists()
+    assert page.read_text() == pages()[name]
+
+
+def test_every_exit_code_is_explained():
+    assert set(MEANING) == set(ExitCode)
+
+
+def test_every_code_in_the_source_has_its_sentence():
+    roots = (ROOT / "kvctl", ROOT / "playbooks")
+    found = error_codes(*roots)
+    used = {code for root in roots for file in root.rglob("*.py") for code in CODE.findall(file.read_text())}
+    assert used - set(found) == set()
+    assert [code for code, (what, _) in found.items() if not what] == []
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for link in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name} -> {link}"

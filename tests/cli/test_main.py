@@ -1,0 +1,98 @@
+"""The command as a process: exit codes, streams, no traceback, and what it does not import."""
+
+import subprocess
+import sys
+
+import pytest
+
+from kvctl.cli.main import COMMANDS
+from kvctl.types.errors import ExitCode
+
+
+def run(*args, env=None):
+    argv = [sys.executable, "-m", "kvctl", *args]
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=env, stdin=subprocess.DEVNULL
+    )
+
+
+@pytest.fixture
+def env(tmp_path):
+    """A user with nothing configured."""
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "KVCTL_LAB_DIR": str(tmp_path / "no-lab"),
+        "KVCTL_STATE_DIR": str(tmp_path / "state"),
+    }
+
+
+def test_help_names_every_verb_and_starts_with_examples():
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stdout.index("Examples:") < done.stdout.index("Commands:")
+    assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_verb_explains_itself_with_examples(name):
+    done = run(name, "--help")
+    assert done.returncode == 0
+    assert "Examples:" in done.stdout
+
+
+def test_a_mistyped_verb_is_a_usage_error_with_the_nearest_one(env):
+    done = run("chek", env=env)
+    assert done.returncode == ExitCode.USAGE
+    assert "'check'" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("check", "-i", "/nonexistent.yaml"),
+        ("check",),
+        ("plan", "--limit"),
+        ("run", "show", "r-20260101-000000-aaaa"),
+        ("check", "--concurrency", "0"),
+        ("provision", "--plan", "p-000000000000", "--converge"),
+        ("facts", "parse", "no-such-tool", "-"),
+    ],
+)
+def test_bad_input_is_exit_2_with_words_and_no_traceback(args, env):
+    done = run(*args, env=env)
+    assert done.returncode == ExitCode.USAGE
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip()
+
+
+def test_debug_shows_the_traceback(env):
+    assert "Traceback" in run("--debug", "check", env=env).stderr
+
+
+def modules(*args, env=None):
+    """Names of all modules that a kvctl process imported."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "kvctl", *args],
+        capture_output=True, text=True, timeout=60, check=False, cwd="/", env=env, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+
+
+HEAVY = {"duckdb", "_duckdb", "paramiko", "pydantic", "yaml", "fastapi", "textual", "ansible_runner", "msgspec"}
+
+
+def test_help_imports_nothing_heavy():
+    assert modules("--help") & HEAVY == set()
+
+
+def test_status_reads_neither_inventory_nor_checks(env, tmp_path):
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text("site: {name: t}\nnodes:\n- {name: a, address: 192.0.2.1, role: storage}\n")
+    first = run("status", "-i", str(inventory), env=env)
+    assert first.returncode == 0, first.stderr
+    assert "no node was read yet" in first.stdout
+    seen = modules("status", "-i", str(inventory), env=env)
+    assert seen & {"paramiko", "pydantic", "yaml", "kvctl.fleet.checks.run", "ansible_runner"} == set()
