@@ -9,7 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .tree import Leaf
 
 CLASS = "/sys/class/net"
 _FROM_SYSFS = {"mtu": "mtu", "mac": "address", "operstate": "operstate", "carrier": "carrier"}
