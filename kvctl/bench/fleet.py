@@ -19,6 +19,7 @@ from kvctl.bench.report import render
 from kvctl.bench.rounds import rounds
 from kvctl.types.errors import ExitCode, KvctlError, UsageError
 
+DIRECTORY = Path("/var/tmp/kvctl-bench")  # on disk: hosts write there; short: sockets' paths have a limit
 CONVERGE_HOSTS = (4, 16)
 
 
@@ -28,7 +29,7 @@ class Settings:
     rounds: int
     startup_rounds: int
     converge_hosts: tuple[int, ...]  # empty: converge is left out
-    directory: Path
+    directory: Path = DIRECTORY
 
 
 @click.command("fleet")
@@ -38,13 +39,6 @@ class Settings:
 @click.option("--converge-hosts", metavar="N,N", help="Fleet sizes of converge. [default: 4,16 where --hosts allows]")
 @click.option("--no-converge", is_flag=True, help="Leave converge out.")
 @click.option("--strict", is_flag=True, help="Exit 1 when a target is missed.")
-@click.option(
-    "--directory",
-    type=click.Path(path_type=Path, resolve_path=True),
-    default="/var/tmp/kvctl-bench",
-    show_default=True,
-    help="Where hosts and state are kept meanwhile. Removed at the end.",
-)
 @click.option("-o", "--output", "fmt", type=click.Choice(["table", "json", "markdown"]), default="table")
 def command(
     hosts: int,
@@ -53,7 +47,6 @@ def command(
     converge_hosts: str | None,
     no_converge: bool,
     strict: bool,
-    directory: Path,
     fmt: str,
 ) -> int:
     """Compare kvctl with Ansible and pyinfra on hosts that are booted for it.
@@ -67,7 +60,7 @@ def command(
     """
     require()
     sizes = () if no_converge else converge_sizes(converge_hosts, hosts)
-    settings = Settings(hosts, count, startup_rounds, sizes, directory)
+    settings = Settings(hosts, count, startup_rounds, sizes)
     document = measure(settings, at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"))
     click.echo(render(document, fmt))
     missed = [one["name"] for one in document["targets"] if not one["ok"]]

@@ -7,7 +7,7 @@ import click
 
 from kvctl.cli.options import choose, connect, inventory_option, output_option, pace_options, selection_options
 from kvctl.cli.output import COLORS, MARKS, emit, note, table
-from kvctl.types.findings import Finding, Verdict
+from kvctl.types.findings import Finding, Severity, Verdict
 from kvctl.types.reports import CheckReport
 
 COLUMNS = ("node", "check", "subject", "verdict", "severity", "observed", "expected", "why", "evidence", "remedy")
@@ -47,7 +47,7 @@ def command(
     client, form = connect(inventory=inventory, fmt=fmt, **pace)
     chosen = choose(client.nodes(), limit, roles)
     report = client.check(chosen, read_switches(switch_output))
-    rows = [row(f) for f in report.findings if show_all or f.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
+    rows = [row(f) for f in report.findings if show_all or needs_eyes(f)]
     if form == "table":
         show(report, show_all)
     else:
@@ -85,7 +85,7 @@ def row(finding: Finding) -> dict[str, Any]:
 
 def show(report: CheckReport, show_all: bool) -> None:
     """The findings for people: what needs a hand first, each with what was seen, what is right, and the remedy."""
-    shown = [f for f in report.findings if show_all or f.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
+    shown = [f for f in report.findings if show_all or needs_eyes(f)]
     rows = []
     for finding in shown:
         rows.append(
@@ -112,9 +112,18 @@ def show(report: CheckReport, show_all: bool) -> None:
         note("next: kvctl plan")
 
 
+def needs_eyes(finding: Finding) -> bool:
+    """What is wrong, and what could not be judged; not what is unknown for information only."""
+    if finding.verdict is Verdict.UNKNOWN:
+        return finding.severity is not Severity.INFO
+    return finding.verdict is Verdict.FAIL
+
+
 def detail(finding: Finding) -> str:
+    """What was seen and what is right; the remedy when it takes hands, since provision does the others."""
     if finding.verdict is Verdict.FAIL:
-        return f"{finding.observed or '-'}, should be {finding.expected}. {finding.remedy.text}".strip()
+        hands = "" if finding.remedy.role else f". {finding.remedy.text}"
+        return f"{finding.observed or '-'}, should be {finding.expected}{hands}"
     if finding.verdict is Verdict.PASS:
         return finding.observed
     return finding.why

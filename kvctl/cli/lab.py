@@ -5,7 +5,7 @@ import os
 
 import click
 
-from kvctl.cli.output import emit, note
+from kvctl.cli.output import emit, note, table
 
 NODE = click.argument("node")
 TIMEOUT = click.option("--timeout", default=120.0, show_default=True, help="Seconds to wait for a node's sshd.")
@@ -31,9 +31,10 @@ def command() -> None:
 @TIMEOUT
 def up(nodes: str, clean: bool, timeout: float) -> None:
     """Boot the lab's nodes; safe to repeat. Prints the path of its inventory."""
-    from kvctl.fleet.lab import layout, lifecycle
+    from kvctl.fleet.lab import layout, lifecycle, reality
 
     lab = layout.from_environment()
+    note(table(reality.ROWS, reality.COLUMNS) + "\n")
     lifecycle.up(lab, nodes, clean=clean, timeout=timeout, say=note)
     note("\nThe lab is up. Its inventory:")
     click.echo(lab.inventory)
@@ -80,3 +81,38 @@ def start(node: str, timeout: float) -> None:
     from kvctl.fleet.lab import layout, lifecycle
 
     lifecycle.power_on(layout.from_environment(), node, timeout=timeout, say=note)
+
+
+@command.command("break")
+@NODE
+@click.argument("fault")
+def break_(node: str, fault: str) -> None:
+    """Plant FAULT on NODE; `kvctl lab faults` lists them."""
+    from kvctl.fleet.lab import layout, lifecycle
+
+    lifecycle.break_node(layout.from_environment(), node, fault)
+    note(f"{node}: {fault} planted")
+
+
+@command.command()
+@NODE
+@click.argument("fault", default="")
+@TIMEOUT
+def mend(node: str, fault: str, timeout: float) -> None:
+    """Undo FAULT on NODE; without FAULT, every fault that was planted there."""
+    from kvctl.fleet.lab import layout, lifecycle
+
+    names = lifecycle.mend_node(layout.from_environment(), node, fault, timeout=timeout, say=note)
+    note(f"{node}: {', '.join(names) or 'nothing was planted'}{' mended' if names else ''}")
+
+
+@command.command()
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml", "jsonl", "csv"]), default="table")
+def faults(output: str) -> None:
+    """List the faults that can be planted, and the check that names each."""
+    from kvctl.fleet.lab.faults import FAULTS
+
+    rows = [
+        {"fault": f.name, "check": f.check or "-", "roles": ",".join(f.roles), "what": f.text} for f in FAULTS.values()
+    ]
+    emit({"schema": 1, "faults": rows}, rows, ("fault", "check", "roles", "what"), output)

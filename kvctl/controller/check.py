@@ -25,7 +25,8 @@ def check(
     facts = {n: f for n, f in previous.items() if site.inventory.node(n)} | seen.facts
     findings = judge(site, facts, previous, switches or {})
     wanted = {n.name for n in nodes}
-    mine = tuple(f for f in findings if f.node in wanted and f.node in seen.facts)
+    # What is said of a switch belongs to no node of the inventory and is kept.
+    mine = tuple(f for f in findings if (f.node in seen.facts and f.node in wanted) or not site.inventory.node(f.node))
     report = CheckReport(
         site=site.inventory.site.name,
         at=seen.at,

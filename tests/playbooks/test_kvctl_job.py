@@ -13,6 +13,8 @@ from ansible.module_utils import kvctl_files, kvctl_job, kvctl_nic_firmware_job,
 from ansible.module_utils.kvctl_refused import Refused
 
 OLDEST = shutil.which("python3.9")
+if OLDEST and subprocess.run([OLDEST, "-c", "pass"], capture_output=True).returncode != 0:
+    OLDEST = None  # a version manager's shim without its version
 ENTRIES = [kvctl_roce_job.ENTRY, kvctl_nic_firmware_job.ENTRY, kvctl_nvme_job.ENTRY]
 
 

@@ -96,14 +96,15 @@ def pfc_host(port: Port, fleet: Fleet) -> Outcome:
         "and let it announce it by LLDP."
     ),
     after=("qos.pfc.host",),
-    notes="Unknown without a listener for LLDP or without the switch's output: then a warning, see sw.*.",
+    notes="Unknown without a listener for LLDP: a warning when the inventory names a switch, else for information.",
 )
 @each_port
 def pfc_peer(port: Port, fleet: Fleet) -> Outcome:
     peer, host, wanted = port.nic.qos.peer_pfc, port.nic.qos.pfc, fleet.fabric.lossless_priority
     theirs, ours = peer.or_none(), host.or_none()
     if theirs is None:
-        return not_known(peer, severity=WARNING)
+        # Without LLDP and without a switch in the inventory there is nobody to compare with, and no hand to call for.
+        return not_known(peer, severity=WARNING if fleet.fabric.switch_vendor != "none" else Severity.INFO)
     if ours is None:
         return not_known(host)
     shown = f"switch {listed(theirs)}, host {listed(ours)}"

@@ -156,6 +156,7 @@ def drive(node: LabNode, index: int, loop_minor: int) -> dict[str, Any]:
     serial = f"S6XLNE0W{node.unique:04d}{index:02d}"
     unique = hashlib.sha256(serial.encode()).hexdigest()
     bus = 0x81 + index
+    address = f"0000:{bus:02x}:00.0"
     ids = {"vendor": "144d", "device": "a824", "subsystem_vendor": "144d", "subsystem_device": "a801"}
     return {
         "controller": f"nvme{index}",
@@ -166,9 +167,9 @@ def drive(node: LabNode, index: int, loop_minor: int) -> dict[str, Any]:
         "model": DRIVE_MODEL,
         "firmware": DRIVE_FIRMWARE,
         "nqn": f"nqn.1994-11.com.samsung:nvme:PM1743:2.5-inch:{serial}",
-        "pci": f"0000:{bus:02x}:00.0",
-        "pci_device": pci_function(f"0000:{bus:02x}:00.0", f"0000:80:0{index + 1}.1", **ids, driver="nvme", speed="32.0",
-                                   width="4", **{"class": "010802"}),
+        "pci": address,
+        "pci_device": pci_function(address, f"0000:80:0{index + 1}.1", **ids, driver="nvme", speed="32.0", width="4",
+                                   **{"class": "010802"}),
         "slot": str(index + 1),
         "nguid": f"36585930{unique[:24]}",
         "eui64": f"002538{unique[24:34]}",

@@ -29,6 +29,13 @@ class Fault:
     replug: bool = False  # /sys has to be mounted anew
 
 
+def boot_mtu(value: int) -> Change:
+    def change(state: State) -> None:
+        state["boot_mtu"] = value
+
+    return change
+
+
 def old_firmware(state: State) -> None:
     old = {"stored": cards.OLD_FIRMWARE, "date": cards.RELEASED[cards.OLD_FIRMWARE], "rom": cards.OLD_ROM}
     state["nics"][0]["firmware"] = {**old, "running": cards.OLD_FIRMWARE}
@@ -120,8 +127,10 @@ STORAGE = ("storage",)
 FAULTS = {
     fault.name: fault
     for fault in (
-        Fault("mtu", "net.mtu", "the rail has MTU 1500 in a fabric of 9000"),
-        Fault("nic-firmware", "nic.fw.running", "the NIC runs and stores older firmware", old_firmware, planned_firmware),
+        Fault("mtu", "net.mtu", "the rail has MTU 1500 in a fabric of 9000", boot_mtu(WRONG_MTU),
+              boot_mtu(PLANNED_MTU)),
+        Fault("nic-firmware", "nic.fw.running", "the NIC runs and stores older firmware", old_firmware,
+              planned_firmware),
         Fault("fw-pending", "nic.fw.pending", "new firmware is stored, the old one runs", pending_firmware,
               planned_firmware),
         Fault("pfc-off", "qos.pfc.host", "no priority is lossless", pfc_off, planned_class),

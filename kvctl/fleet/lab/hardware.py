@@ -63,11 +63,17 @@ def has_state(layout: Layout, node: str) -> bool:
     return (layout.hardware(node) / "state.json").exists()
 
 
+def boot_mtu(layout: Layout, node: str) -> int:
+    """What the node's boot configuration sets the rail's MTU to."""
+    return int(store.load(str(layout.hardware(node)))["boot_mtu"])
+
+
 def new_state(node: LabNode, attached: dict[str, Loop]) -> dict[str, Any]:
     namespace = uuid.uuid5(uuid.NAMESPACE_DNS, node.name)
     state: dict[str, Any] = {
         "schema": 1,
         "node": node.name,
+        "boot_mtu": 9000,
         "nics": [cards.nic(node)],
         "drives": [cards.drive(node, i, loop.minor) for i, loop in enumerate(attached.values())],
         "modules": MODULES[node.role],

@@ -137,3 +137,21 @@ def stop(layout: Layout, node: str, supervisor: Started | None) -> None:
 def remove(layout: Layout, node: str) -> None:
     network.remove(layout.machine(node))
     shutil.rmtree(layout.node_dir(node), ignore_errors=False)
+
+
+def leader(layout: Layout, node: str) -> int | None:
+    """The pid of a host's first process as the machine sees it; None while it does not run."""
+    unified, *_ = cgroups.paths(layout.machine(node))
+    for procs in unified.glob("**/init.scope/cgroup.procs"):
+        pids = cgroups.read_pids(procs)
+        if pids:
+            return min(pids)
+    return None
+
+
+def run_inside(layout: Layout, node: str, argv: Sequence[str]) -> None:
+    """Run a program in a host's namespaces, past its network; nothing when the host does not run."""
+    pid = leader(layout, node)
+    if pid is not None:
+        enter = ["nsenter", f"--target={pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"]
+        processes.run([*enter, "--", *argv], what=f"run {argv[0]} on {node}")

@@ -49,7 +49,7 @@ def role_of(layout: Layout, role: str, checksums: Mapping[str, str]) -> dict[str
     wanted: dict[str, Any] = {
         "kind": role,
         "nic": {
-            "part_numbers": [cards.PART],
+            "part_numbers": [cards.PART, f"{cards.PART}_Ax"],  # as the VPD has it, as the tools print it
             "count": 1,
             "firmware": {cards.PSID: pin},
             "nvconfig": {"LINK_TYPE_P1": "ETH(2)"},

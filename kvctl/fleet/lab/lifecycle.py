@@ -8,7 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvctl.fleet.lab import cgroups, hardware, host, loops, mounts, network, processes, requirements, rootfs, state
+from kvctl.fleet.lab import (
+    breaking,
+    cgroups,
+    hardware,
+    host,
+    images,
+    inventory,
+    loops,
+    mounts,
+    network,
+    processes,
+    requirements,
+    rootfs,
+    state,
+)
 from kvctl.fleet.lab.layout import Layout
 from kvctl.fleet.lab.nodes import LabNode, node_named, nodes_of
 from kvctl.fleet.lab.state import LabState
@@ -47,7 +61,9 @@ def up(layout: Layout, nodes_text: str, *, clean: bool, timeout: float, say: Say
             )
         if current is None:
             current = found(layout, nodes_text, say)
-        boot_missing(layout, current, nodes, say)
+        checksums = images.write(layout.images)
+        boot_missing(layout, current, nodes, say, faults=not clean)
+        state.write_atomically(layout.inventory, inventory.text(layout, nodes, checksums))
         await_ssh(layout, nodes, timeout, say)
     return nodes
 
@@ -65,22 +81,35 @@ def found(layout: Layout, nodes_text: str, say: Say) -> LabState:
     return new
 
 
-def boot_missing(layout: Layout, current: LabState, nodes: Sequence[LabNode], say: Say) -> None:
+def boot_missing(
+    layout: Layout, current: LabState, nodes: Sequence[LabNode], say: Say, *, faults: bool = False
+) -> None:
+    """Boot the nodes that do not run. A node that has no hardware yet gets it, with its initial faults if wanted."""
     network.create_fabric(layout)
     for node in nodes:
         host.prepare(layout, node)
-    state.write_atomically(layout.known_hosts, host.known_hosts(layout, nodes), 0o600)
+    everyone = nodes_of(layout, current.nodes)
+    state.write_atomically(layout.known_hosts, host.known_hosts(layout, everyone), 0o600)
     for node in nodes:
-        process = current.supervisors.get(node.name)
-        if process is not None and process.alive():
-            continue
-        host.stop(layout, node.name, None)  # what an interrupted start left
-        network.connect(layout, node, 9000)
-        drives = hardware.drives(layout, node)
-        hardware.install(layout, node, drives)
-        current = current.with_supervisor(node.name, host.start(layout, node, Path(current.rootfs), drives, 9000))
+        if not running(current, node.name):
+            current = boot(layout, current, node, faults)
+            say(f"{node.name}: booting")
+
+
+def boot(layout: Layout, current: LabState, node: LabNode, faults: bool) -> LabState:
+    host.stop(layout, node.name, None)  # what an interrupted start left
+    new = not hardware.has_state(layout, node.name)
+    drives = hardware.drives(layout, node)
+    hardware.install(layout, node, drives)
+    if new and faults:
+        current = current.with_planted(node.name, breaking.plant_initial(layout, node))
         state.write(layout, current)
-        say(f"{node.name}: booting")
+    mtu = hardware.boot_mtu(layout, node.name)
+    network.connect(layout, node, mtu)
+    process = host.start(layout, node, Path(current.rootfs), drives, mtu)
+    current = current.with_supervisor(node.name, process)
+    state.write(layout, current)
+    return current
 
 
 def banner(address: str) -> bool:
@@ -204,16 +233,6 @@ def require_node(layout: Layout, current: LabState, name: str) -> LabNode:
     return node_named(layout, name)
 
 
-def power_off(layout: Layout, name: str) -> None:
-    """Switch a node off; its files stay."""
-    requirements.require_root()
-    with state.locked(layout):
-        current = require_up(layout)
-        require_node(layout, current, name)
-        host.stop(layout, name, current.supervisors.get(name))
-        state.write(layout, current.with_supervisor(name, None))
-
-
 def power_on(layout: Layout, name: str, *, timeout: float, say: Say) -> None:
     """Switch a node on and wait for its sshd; nothing when it is on."""
     requirements.require_root()
@@ -222,3 +241,34 @@ def power_on(layout: Layout, name: str, *, timeout: float, say: Say) -> None:
         node = require_node(layout, current, name)
         boot_missing(layout, current, [node], say)
         await_ssh(layout, [node], timeout, say)
+
+
+def break_node(layout: Layout, name: str, fault_name: str) -> None:
+    """Plant one fault; KV-LAB-016 when the node cannot have it."""
+    requirements.require_root()
+    with state.locked(layout):
+        current = require_up(layout)
+        node = require_node(layout, current, name)
+        fault = breaking.fault_named(fault_name, node)
+        if fault.name == "off":
+            host.stop(layout, name, current.supervisors.get(name))
+            current = current.with_supervisor(name, None)
+        else:
+            current = breaking.plant(layout, current, node, fault)
+        state.write(layout, current)
+
+
+def mend_node(layout: Layout, name: str, fault_name: str, *, timeout: float, say: Say) -> tuple[str, ...]:
+    """Undo one fault, or with an empty name every planted one and a missing power; gives the names undone."""
+    requirements.require_root()
+    with state.locked(layout):
+        current = require_up(layout)
+        node = require_node(layout, current, name)
+        names = (fault_name,) if fault_name else current.planted.get(name, ())
+        chosen = [f for f in (breaking.fault_named(n, node) for n in names) if f.name != "off"]
+        current = breaking.mend(layout, current, node, chosen)
+        state.write(layout, current)
+        if fault_name in ("", "off"):
+            boot_missing(layout, current, [node], say)
+            await_ssh(layout, [node], timeout, say)
+    return tuple(names)

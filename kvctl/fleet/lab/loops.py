@@ -1,10 +1,16 @@
 """Loop devices over sparse files in the lab directory: the data of the simulated NVMe namespaces."""
 
+import fcntl
+import os
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvctl.fleet.lab import processes
+from kvctl.types.errors import KvctlError
 
+BLKDISCARD, BLKGETSIZE64 = 0x1277, 0x80081272  # include/uapi/linux/fs.h
+LOOP_SET_BLOCK_SIZE = 0x4C09  # include/uapi/linux/loop.h
 SYS_BLOCK = Path("/sys/block")
 
 
@@ -46,3 +52,18 @@ def attach(file: Path, size: int, sector_size: int) -> Loop:
 def detach_all(directory: Path) -> None:
     for loop in attached(directory):
         processes.run(["losetup", "--detach", loop.device], what="detach a loop device")
+
+
+def reformat(device: str, block_size: int) -> None:
+    """Discard a loop's data and change its block size in bytes; KV-LAB-015 while it is mounted or held."""
+    try:
+        descriptor = os.open(device, os.O_RDWR | os.O_EXCL)
+        try:
+            size = struct.unpack("<Q", fcntl.ioctl(descriptor, BLKGETSIZE64, bytes(8)))[0]
+            fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("<QQ", 0, size))
+            fcntl.ioctl(descriptor, LOOP_SET_BLOCK_SIZE, block_size)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        what, fix = "the drive cannot be reformatted", "unmount it on the node first"
+        raise KvctlError("KV-LAB-015", what, where=device, why=str(error), fix=fix) from error

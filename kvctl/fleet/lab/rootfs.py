@@ -23,8 +23,10 @@ MASKED = (
     "nvmf-autoconnect.service", "nvmefc-boot-connections.service", "apt-daily.timer", "apt-daily-upgrade.timer",
     "e2scrub_all.timer", "e2scrub_reap.service", "ldconfig.service", "systemd-journal-catalog-update.service",
     "mdmonitor.service", "mdcheck_start.timer", "mdcheck_continue.timer", "mdmonitor-oneshot.timer",
-    "systemd-udevd.service", "systemd-udevd-control.socket", "systemd-udevd-kernel.socket", "systemd-udev-trigger.service",
-    "systemd-udev-load-credentials.service", "systemd-networkd.service", "systemd-firstboot.service", "getty.target", "console-getty.service",
+    "systemd-udevd.service", "systemd-udevd-control.socket", "systemd-udevd-kernel.socket",
+    "systemd-udev-trigger.service",
+    "systemd-udev-load-credentials.service", "systemd-networkd.service", "systemd-firstboot.service", "getty.target",
+    "console-getty.service",
 )  # fmt: skip
 DPKG_OPTIONS = (
     "force-unsafe-io",

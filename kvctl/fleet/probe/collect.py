@@ -47,7 +47,7 @@ def collect(sysroot: str = "/", run_tools: bool = True, budget: float = 20.0) ->
     document["pci"] = _part("pci", lambda: _functions(tree, document), errors)
     document["acs"] = _part("acs", lambda: _acs(tree, document["pci"]), errors)
     if not tree.live:
-        document["tools"] = _recorded(tree)
+        document["tools"] = _part("tools", lambda: _recorded(tree, document["pci"]), errors)
     elif run_tools:
         document["tools"] = _tools(tree, document, marker or "", end)
     else:
@@ -102,8 +102,13 @@ def _acs(tree: Tree, functions: dict[str, Any]) -> dict[str, Any]:
     return {address: pci.acs_control(tree, address) for address in sorted(above)}
 
 
-def _recorded(tree: Tree) -> dict[str, Any]:
+def _recorded(tree: Tree, functions: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    for address in functions:
+        path = pci.DEVICES + "/" + address + "/vpd"
+        if tree.exists(path):
+            out = tree.bytes(path, _VPD_BYTES).hex()
+            found["vpd_hex:" + address] = {"argv": ["read", path], "rc": 0, "out": out, "err": "", "seconds": 0.0}
     for name in tree.names("/tools"):
         if not name.endswith(".txt"):
             continue

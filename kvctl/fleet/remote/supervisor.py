@@ -19,7 +19,6 @@ from kvctl.fleet.remote import journal
 from kvctl.fleet.remote.ansible import end_masters
 from kvctl.fleet.remote.handle import OPTIONS, PLAN, RunHandle, request_cancel, resume, start
 from kvctl.fleet.remote.journal import Journal, RunState, RunView
-from kvctl.fleet.remote.leftovers import sweep
 from kvctl.fleet.remote.locks import lock_controller, lock_file
 from kvctl.fleet.remote.options import Finish, Options
 from kvctl.fleet.remote.processes import become_subreaper, descendants, end_all, reap_orphans
@@ -114,10 +113,7 @@ class Supervisor:
             # runs whose own guard is stuck, and what they left
             worker.join(5.0)
             end_all(lambda: descendants(os.getpid()), grace=1.0, patience=6.0)
-            targets = [self._options.targets[node] for node in sorted(self._work.touched)]
-            for node, swept in sweep(targets, self._dir.name).items():
-                error = {} if swept.error is None else {"error": swept.error.as_dict()}
-                self._journal.append("run.swept", node=node, ended=swept.ended, left=swept.left, **error)
+            self._work.sweep(self._options.targets[node] for node in sorted(self._work.touched))
             worker.join(2.0)
 
     def _state(self) -> RunState:

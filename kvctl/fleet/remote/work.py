@@ -97,6 +97,8 @@ class Work:
     def _sequence(self, node: str, target: Target, steps: list[Step], held: "_Held") -> None:
         self._journal.append("node.drained", node=node, why="kvctl is changing it")
         self.touched.add(node)
+        if self._before.started:  # a supervisor that was killed swept nothing
+            self.sweep([target])
         for position, step in enumerate(steps):
             rest = steps[position:]
             if self._stopped(rest):
@@ -179,8 +181,15 @@ class Work:
         if step.node in outcome.unreachable:
             self._journal.append("node.unreachable", node=step.node, why=outcome.unreachable[step.node])
         if outcome.status in ("timeout", "died"):
-            sweep([self._options.targets[step.node]], self.run)
+            self.sweep([self._options.targets[step.node]])
         self._count(step.node, "unreachable" if step.node in outcome.unreachable else "failed")
+
+    def sweep(self, targets: Iterable[Target]) -> None:
+        """End what the run left on the nodes, and write down what that was."""
+        for node, swept in sweep(targets, self.run).items():
+            error = {} if swept.error is None else {"error": swept.error.as_dict()}
+            if swept.ended or swept.left or error:
+                self._journal.append("run.swept", node=node, ended=swept.ended, left=swept.left, **error)
 
     def _lost(self, node: str, error: KvctlError, rest: list[Step]) -> None:
         """Before a step: the node did not answer, is locked, or is not what the plan saw."""

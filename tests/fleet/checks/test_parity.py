@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvctl.fleet.checks.parity import vote
@@ -34,6 +34,7 @@ def test_vote(ballots, expected):
     assert result.why
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3))))
 def test_a_vote_never_elects_what_half_did_not_have(ballots):
     expected = vote(ballots).expected
@@ -105,6 +106,7 @@ def test_facing_ports_without_the_value_leave_it_unknown():
     assert f.verdict(f.run(unstated(), facts), "link.speed.peer", "gpu1") is Verdict.UNKNOWN
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from([f"gpu{i}" for i in (1, 2, 3)] + [f"storage{i}" for i in (1, 2, 3)]), st.integers(1, 2)

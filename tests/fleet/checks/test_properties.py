@@ -127,6 +127,7 @@ def test_odd_values_are_survived(data):
     run_all(facts)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(f.NODES), st.sampled_from(["nics", "drives", "gpus"]))
 def test_a_node_without_devices_does_not_pass_their_checks(node, devices):
     facts = {**f.clean(), node: replace(f.clean()[node], **{devices: ()})}

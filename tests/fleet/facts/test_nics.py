@@ -140,7 +140,7 @@ def test_no_counters_is_unknown_not_empty(tmp_path: Path) -> None:
 def test_vital_product_data_names_part_and_serial(tmp_path: Path) -> None:
     root = storage_node(tmp_path)
     body = b"PN" + bytes([15]) + b"MCX623106AN-CDA" + b"SN" + bytes([12]) + b"MT2222X00001"
-    tool(root, f"vpd_hex:{CARD}.0", (b"\x90" + len(body).to_bytes(2, "little") + body + b"\x78").hex())
+    put(root, f"/sys/bus/pci/devices/{CARD}.0/vpd", b"\x90" + len(body).to_bytes(2, "little") + body + b"\x78")
     node = facts(root)
     assert {(nic.part_number.value, nic.serial.value) for nic in node.nics} == {("MCX623106AN-CDA", "MT2222X00001")}
 

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from getpass import getuser
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from kvctl.fleet.inventory.model import Access, Inventory, Node, Role, Site
+from kvctl.fleet.remote.dial import in_namespace
 from kvctl.fleet.remote.target import Target, resolve
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -88,7 +89,9 @@ def marked(marker: str, *, name: str = MARKER) -> list[tuple[int, str]]:
 
 
 @contextlib.contextmanager
-def run_sshd(directory: Path, *extra: str, own_run: bool = False) -> Iterator[Sshd]:
+def run_sshd(
+    directory: Path, *extra: str, own_run: bool = False, prefix: Sequence[str] = (), netns: str = ""
+) -> Iterator[Sshd]:
     """`own_run` gives it a /run of its own, as a node has, in a private mount namespace (needs root)."""
     assert SSHD is not None
     directory.mkdir(parents=True, exist_ok=True)
@@ -109,7 +112,7 @@ def run_sshd(directory: Path, *extra: str, own_run: bool = False) -> Iterator[Ss
         f"Port {port}",
         *(f"ListenAddress 127.0.0.{i}" for i in range(1, 9)),
         f"HostKey {host_key}",
-        f"AuthorizedKeysFile {authorized}",
+        *([] if any(line.startswith("AuthorizedKeysFile") for line in extra) else [f"AuthorizedKeysFile {authorized}"]),
         f"PidFile {directory / 'pid'}",
         f"SetEnv {MARKER}={marker}",
         "UsePAM no",
@@ -129,9 +132,11 @@ def run_sshd(directory: Path, *extra: str, own_run: bool = False) -> Iterator[Ss
         if own_run:
             prepare = 'mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && exec "$@"'
             argv = ["unshare", "--mount", "sh", "-c", prepare, "sh", *argv]
-        process = subprocess.Popen(argv, stderr=log, stdin=subprocess.DEVNULL)
+        if netns:
+            argv = ["ip", "netns", "exec", netns, *argv]
+        process = subprocess.Popen([*prefix, *argv], stderr=log, stdin=subprocess.DEVNULL)
     try:
-        await_true(lambda: listening(port) or process.poll() is not None, 10, "sshd to listen")
+        await_true(lambda: listening(port, netns) or process.poll() is not None, 10, "sshd to listen")
         assert process.poll() is None, (directory / "log").read_text()
         yield Sshd(port, directory, identity, known, marker, process.pid)
     finally:
@@ -139,8 +144,8 @@ def run_sshd(directory: Path, *extra: str, own_run: bool = False) -> Iterator[Ss
         process.wait(10)
 
 
-def listening(port: int) -> bool:
-    with socket.socket() as probe:
+def listening(port: int, netns: str = "") -> bool:
+    with in_namespace(netns, socket.socket) if netns else socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -101,9 +101,7 @@ def test_unreachable_node_is_told_apart(run_dir: Path, targets: dict[str, Target
 
 
 @pytest.mark.parametrize("how", ["cancel", "timeout"])
-def test_cut_step_leaves_no_process_here(
-    run_dir: Path, targets: dict[str, Target], tmp_path: Path, how: str
-) -> None:
+def test_cut_step_leaves_no_process_here(run_dir: Path, targets: dict[str, Target], tmp_path: Path, how: str) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     args = {"path": str(tmp_path / "out"), "content": "x", "while_exists": str(gate)}

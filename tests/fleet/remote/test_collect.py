@@ -1,6 +1,5 @@
 """Many nodes at once: the answers, the failures, and what is left."""
 
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -107,19 +106,6 @@ def test_progress_is_told_in_the_callers_thread(target: Target) -> None:
     )
     assert sorted(node for node, _ in seen) == ["n0", "n1", "n2", "n3"]
     assert {thread for _, thread in seen} == {threading.current_thread().name}
-
-
-def test_namespace_is_entered(sshd: Sshd, tmp_path: Path) -> None:
-    done = subprocess.run(["ip", "netns", "add", "kvctl-test-remote"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"network namespaces need root: {done.stderr.strip()}; run as root")
-    try:
-        target = sshd.target(tmp_path / "state", netns="kvctl-test-remote")
-        error = collect([target], timeout=5, program=saying(DOCUMENT))["n1"].error
-        assert error is not None  # loopback is down there, so this sshd cannot be reached from it
-        assert error.code == "KV-SSH-001"
-    finally:
-        subprocess.run(["ip", "netns", "del", "kvctl-test-remote"], check=True)
 
 
 def test_missing_namespace_is_named(sshd: Sshd, tmp_path: Path) -> None:

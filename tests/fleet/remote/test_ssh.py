@@ -51,9 +51,7 @@ def test_hanging_command_ends_at_its_deadline(sshd: Sshd, tmp_path: Path, transp
 
 
 @BOTH
-def test_flood_is_cut_at_the_limit(
-    sshd: Sshd, tmp_path: Path, transport: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flood_is_cut_at_the_limit(sshd: Sshd, tmp_path: Path, transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("builtin", "system"):
         monkeypatch.setattr(f"kvctl.fleet.remote.{module}.OUTPUT_LIMIT", 4 * 1048576)
     with ssh.connect(over(sshd, tmp_path, transport), timeout=10) as session, pytest.raises(KvctlError) as caught:
@@ -120,7 +118,9 @@ def test_name_that_does_not_resolve(target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    "greeting", [b"", b"SSH-2.0-OpenSSH_9.9\r\n", b"SSH-2.0-x\r\n\x00\x00\x00\x0c", b"x" * 200], ids=["silent", "banner", "stub", "noise"]
+    "greeting",
+    [b"", b"SSH-2.0-OpenSSH_9.9\r\n", b"SSH-2.0-x\r\n\x00\x00\x00\x0c", b"x" * 200],
+    ids=["silent", "banner", "stub", "noise"],
 )
 def test_peer_that_stops_answering_does_not_hang(hung: Callable[..., Target], greeting: bytes) -> None:
     begun = time.monotonic()
@@ -139,7 +139,7 @@ def test_peer_that_is_no_sshd_is_no_timeout(hung: Callable[..., Target]) -> None
 def test_proxy_command_reaches_the_node(sshd: Sshd, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(
-        f"Host 127.0.0.1\n  ProxyCommand {_python()} -c \"{_PIPE}\" %h {sshd.port}\n",
+        f'Host 127.0.0.1\n  ProxyCommand {_python()} -c "{_PIPE}" %h {sshd.port}\n',
     )
     inventory = sshd.target(tmp_path / "state", ssh_config=str(config))
     moved = replace(inventory, port=1)  # only the proxy knows the right port

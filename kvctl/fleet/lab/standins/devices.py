@@ -71,7 +71,7 @@ def wanted(state: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
         if not drive.get("gone"):
             names, properties = drive_record(drive)
             records["b7:%d" % drive["loop_minor"]] = record(names, properties)
-            links.update({name: drive["namespace"] for name in names})
+            links.update(dict.fromkeys(names, drive["namespace"]))
     return records, links
 
 

@@ -45,7 +45,8 @@ def statistics(nic: dict[str, Any]) -> str:
 def pause(nic: dict[str, Any]) -> str:
     settings = nic["pause"]
     lines = ["Pause parameters for %s:" % nic["netdev"]]
-    lines += ["%-16s%s" % (name + ":", settings[key]) for name, key in (("Autonegotiate", "autoneg"), ("RX", "rx"), ("TX", "tx"))]
+    names = (("Autonegotiate", "autoneg"), ("RX", "rx"), ("TX", "tx"))
+    lines += ["%-16s%s" % (name + ":", settings[key]) for name, key in names]
     if settings["autoneg"] == "on":
         lines += ["RX negotiated:  %s" % settings["rx_negotiated"], "TX negotiated:  %s" % settings["tx_negotiated"]]
     return "\n".join(lines) + "\n"
@@ -61,7 +62,7 @@ def set_pause(nic: dict[str, Any], words: list[str]) -> str | None:
     """None when done, else the complaint."""
     if not words or len(words) % 2:
         return "ethtool: bad command line argument(s)\nFor more information run ethtool -h"
-    changes = dict(zip(words[::2], words[1::2]))
+    changes = dict(zip(words[::2], words[1::2]))  # noqa: B905
     if any(key not in ("autoneg", "rx", "tx") or value not in ("on", "off") for key, value in changes.items()):
         return "ethtool: bad command line argument(s)\nFor more information run ethtool -h"
     if changes.get("autoneg") == "on":

@@ -9,8 +9,8 @@ from . import store
 from .restart import restart
 
 LEVELS = (
-    ("0", "Driver, PCI link, network link will remain up (\"live-Patch\")", "Not Supported"),
-    ("1", "Only ARM side will not remain up (\"Immediate reset\").", "Not Supported"),
+    ("0", 'Driver, PCI link, network link will remain up ("live-Patch")', "Not Supported"),
+    ("1", 'Only ARM side will not remain up ("Immediate reset").', "Not Supported"),
     ("3", "Driver restart and PCI reset", "Supported"),
     ("4", "Warm Reboot", "Supported"),
 )
@@ -21,7 +21,8 @@ TYPES = (
     ("3", "ARM only reset", "Not Supported"),
     ("4", "ARM OS shut down", "Not Supported"),
 )
-VALUED = {"-d": "d", "--device": "d", "-l": "l", "--level": "l", "-t": "t", "--type": "t", "--sync": "s", "-m": "m", "--method": "m"}
+VALUED = {"-d": "d", "-l": "l", "-t": "t", "-m": "m", "--sync": "s"}
+VALUED.update({"--device": "d", "--level": "l", "--type": "t", "--method": "m"})
 
 
 class Refused(Exception):
@@ -69,7 +70,8 @@ def reset(nic: dict[str, Any], values: dict[str, str], yes: bool) -> str:
         raise Refused("Aborted by user.")
     lines.append("Continue with reset?[y/N] y")
     if level == "4":
-        return "\n".join([*lines, "-I- %-40s-Done" % "Sending Reset Command To Fw", "-I- Please reboot machine."]) + "\n"
+        lines.append("-I- %-40s-Done" % "Sending Reset Command To Fw")
+        return "\n".join([*lines, "-I- Please reboot machine."]) + "\n"
     for stage in ("Sending Reset Command To Fw", "Stopping Driver", "Resetting PCI", "Starting Driver"):
         lines.append("-I- %-40s-Done" % stage)
     restart(nic)

@@ -24,9 +24,8 @@ def _libc() -> ctypes.CDLL:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-    done = _libc().mount(
-        source.encode(), target.encode(), kind.encode() if kind else None, ctypes.c_ulong(flags), data.encode() if data else None
-    )
+    texts = [text.encode() if text else None for text in (source, target, kind, data)]
+    done = _libc().mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
     if done != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), "%s on %s" % (source, target))

@@ -37,7 +37,8 @@ def image(path: str) -> dict[str, Any]:
         if hashlib.sha256(body).hexdigest() != header["sha256"]:
             raise ValueError
     except (ValueError, KeyError):
-        raise Refused("Cannot open Image: %s. Failed to get the FW image type: unknown image signature." % path) from None
+        why = "Failed to get the FW image type: unknown image signature."
+        raise Refused("Cannot open Image: %s. %s" % (path, why)) from None
     return header
 
 
@@ -99,9 +100,8 @@ def burn(nic: dict[str, Any], path: str, yes: bool) -> str:
     sys.stdout.write("\n".join(lines) + "\n")
     if new["psid"] != nic["psid"]:
         sys.stdout.write("\n")
-        raise Refused(
-            "PSID mismatch. The PSID on flash (%s) differs from the PSID in the given image (%s)." % (nic["psid"], new["psid"])
-        )
+        text = "PSID mismatch. The PSID on flash (%s) differs from the PSID in the given image (%s)."
+        raise Refused(text % (nic["psid"], new["psid"]))
     if version_key(firmware["stored"]) >= version_key(new["version"]):
         word = "the same as" if firmware["stored"] == new["version"] else "older than"
         print("\n    Note: The new FW version is %s the current FW version on flash." % word)
@@ -124,7 +124,8 @@ def run(argv: list[str]) -> str:
     device, path = values.get("d", ""), values.get("i", "")
     if command == "query" and path and not device:
         header = image(path)
-        return "\n".join([row("Image type", "FS4"), row("FW Version", header["version"]), row("PSID", header["psid"])]) + "\n"
+        rows = (("Image type", "FS4"), ("FW Version", header["version"]), ("PSID", header["psid"]))
+        return "".join(row(*pair) + "\n" for pair in rows)
     if command == "burn" and not path:
         raise Refused('Command "burn" requires both image and device to be specified.')
     if not device:

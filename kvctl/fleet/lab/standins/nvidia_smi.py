@@ -50,7 +50,8 @@ def field(gpu: dict[str, Any], name: str) -> str:
 
 
 def listing(smi: dict[str, Any]) -> str:
-    rows = ["GPU %d: %s (UUID: %s)" % (i, field(g, "product_name"), field(g, "uuid")) for i, g in enumerate(smi["gpus"])]
+    named = [(field(gpu, "product_name"), field(gpu, "uuid")) for gpu in smi["gpus"]]
+    rows = ["GPU %d: %s (UUID: %s)" % (i, *names) for i, names in enumerate(named)]
     return "".join(row + "\n" for row in rows)
 
 
@@ -64,7 +65,7 @@ def topology(state: dict[str, Any]) -> str:
         links = "\t".join(" X " if row == column else "PHB" for column in names)
         lines.append("%s\t%s\t%s" % (row, links, "0-1\t0\t\tN/A" if row in gpus else "\t\t\t"))
     lines += [LEGEND, "NIC Legend:", ""] if nics else [LEGEND]
-    lines += ["  %s: %s" % (name, nic["rdma"]) for name, nic in zip(nics, state["nics"])]
+    lines += ["  %s: %s" % (name, nic["rdma"]) for name, nic in zip(nics, state["nics"])]  # noqa: B905
     return "\n".join(lines) + "\n\n"
 
 

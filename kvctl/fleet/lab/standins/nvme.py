@@ -19,6 +19,14 @@ BLKGETSIZE64 = 0x80081272
 LOOP_SET_BLOCK_SIZE = 0x4C09  # include/uapi/linux/loop.h
 ALL_NAMESPACES = 0xFFFFFFFF
 FORMAT_SECONDS = 10  # the tool waits this long for Ctrl-C unless --force is given
+INVALID_OPCODE = (
+    "NVMe status: Invalid Command Opcode: "
+    "A reserved coded value or an unsupported value in the command opcode field(0x1)"
+)
+INVALID_NAMESPACE = (
+    "NVMe status: Invalid Namespace or Format: The namespace or the format of that namespace is invalid(0xb)"
+)
+INVALID_FORMAT = "NVMe status: Invalid Format: The LBA Format specified is not supported(0x10a)"
 USAGE = "nvme-2.13\nusage: nvme <command> [<device>] [<args>]\n"
 
 
@@ -106,8 +114,10 @@ def cmd_id_ns(argv: list[str]) -> str:
     drive = with_size(device(store.load(), devices))
     nsid = int(values.get("nsid", "0"), 0) or drive["nsid"]
     if nsid != drive["nsid"]:
-        raise Refused("NVMe status: Invalid Namespace or Format: The namespace or the format of that namespace is invalid(0xb)")
-    return nvme_print.id_ns_json(drive) if form_of(values) == "json" else nvme_print.id_ns_text(drive, "human" in values)
+        raise Refused(INVALID_NAMESPACE)
+    if form_of(values) == "json":
+        return nvme_print.id_ns_json(drive)
+    return nvme_print.id_ns_text(drive, "human" in values)
 
 
 def cmd_smart_log(argv: list[str]) -> str:
@@ -124,9 +134,8 @@ def wanted_format(drive: dict[str, Any], values: dict[str, str]) -> int:
         for index, lbaf in enumerate(drive["formats"]):
             if 1 << lbaf["ds"] == size and lbaf["ms"] == 0:
                 return index
-        raise Refused(
-            "LBAF corresponding to given block size %d not found\nPlease correct block size, or specify LBAF directly" % size
-        )
+        text = "LBAF corresponding to given block size %d not found\n" % size
+        raise Refused(text + "Please correct block size, or specify LBAF directly")
     return int(values["lbaf"], 0) if "lbaf" in values else int(drive["flbas"]) & 0xF
 
 
@@ -155,17 +164,18 @@ def format_data(drive: dict[str, Any], lba: int, force: bool) -> None:
 
 
 def cmd_format(argv: list[str]) -> str:
-    valued = {**NAMESPACE, "-l": "lbaf", "--lbaf": "lbaf", "-s": "ses", "--ses": "ses", "-b": "bs", "--block-size": "bs"}
-    valued.update({"-i": "pi", "--pi": "pi", "-p": "pil", "--pil": "pil", "-m": "ms", "--ms": "ms"})
+    valued = {**NAMESPACE, "-l": "lbaf", "--lbaf": "lbaf", "-s": "ses", "--ses": "ses"}
+    valued.update({"-b": "bs", "--block-size": "bs", "-i": "pi", "--pi": "pi"})
+    valued.update({"-p": "pil", "--pil": "pil", "-m": "ms", "--ms": "ms"})
     values, devices = parse(argv, valued, {"-f": "force", "--force": "force", "-r": "reset", "--reset": "reset"})
     drive = device(store.load(), devices)
     index, ses = wanted_format(drive, values), int(values.get("ses", "0"), 0)
     if ses > 7 or index > 63:
         raise Refused("invalid secure erase settings:%d" % ses if ses > 7 else "invalid lbaf:%d" % index)
     if not drive["id_ctrl"]["oacs"] & 2:
-        raise Refused("NVMe status: Invalid Command Opcode: A reserved coded value or an unsupported value in the command opcode field(0x1)")
+        raise Refused(INVALID_OPCODE)
     if index >= len(drive["formats"]) or ses > 2 or (ses == 2 and not drive["id_ctrl"]["fna"] & 4):
-        raise Refused("NVMe status: Invalid Format: The LBA Format specified is not supported(0x10a)")
+        raise Refused(INVALID_FORMAT)
     force = "force" in values
     if not force:
         name = os.path.basename(devices[0])

@@ -46,7 +46,7 @@ def list_text(drives: list[dict[str, Any]]) -> str:
         cells = ["/dev/" + name, drive.get("generic", "ng" + name[4:]), drive["serial"], drive["model"]]
         cells += ["%#x" % drive["nsid"], usage, "%3.0f %2sB + %2d B" % (*shown, 0), drive["firmware"]]
         rows.append(cells)
-    lines = [" ".join("%-*s" % pair for pair in zip(LIST_WIDTHS, row)) for row in rows]
+    lines = [" ".join("%-*s" % pair for pair in zip(LIST_WIDTHS, row)) for row in rows]  # noqa: B905
     return "".join(line + "\n" for line in lines)
 
 
@@ -76,9 +76,8 @@ def list_json(state: dict[str, Any], drives: list[dict[str, Any]]) -> str:
             "Namespaces": [namespace],
             "Paths": [],
         }
-        subsystems.append(
-            {"Subsystem": drive["subsystem"], "SubsystemNQN": drive["nqn"], "Controllers": [controller], "Namespaces": []}
-        )
+        subsystem = {"Subsystem": drive["subsystem"], "SubsystemNQN": drive["nqn"]}
+        subsystems.append({**subsystem, "Controllers": [controller], "Namespaces": []})
     host = {"HostNQN": state["hostnqn"], "HostID": state["hostid"], "Subsystems": subsystems}
     return json_text({"Devices": [host] if drives else []}) + "\n"
 
@@ -95,7 +94,8 @@ def subsystems_json(state: dict[str, Any], drives: list[dict[str, Any]]) -> str:
 def subsystems_text(state: dict[str, Any], drives: list[dict[str, Any]]) -> str:
     lines = []
     for drive in drives:
-        lines += ["%s - NQN=%s" % (drive["subsystem"], drive["nqn"]), "%*s   hostnqn=%s" % (len(drive["subsystem"]), "", state["hostnqn"])]
+        lines.append("%s - NQN=%s" % (drive["subsystem"], drive["nqn"]))
+        lines.append("%*s   hostnqn=%s" % (len(drive["subsystem"]), "", state["hostnqn"]))
         lines += ["\\", " +- %s pcie %s live" % (drive["controller"], drive["pci"])]
     return "".join(line + "\n" for line in lines)
 
@@ -106,10 +106,10 @@ def padded(drive: dict[str, Any]) -> dict[str, Any]:
     return {key: texts.get(key, value) for key, value in drive["id_ctrl"].items()}
 
 
-HEX_FIELDS = frozenset(
-    "vid ssvid cmic cntlid ver rtd3r rtd3e oaes ctratt rrls oacs frmw lpa avscc apsta rpmbs hctma sanicap sqes cqes oncs "
-    "fuses fna vwc ocfs sgls".split()
-)
+HEX_FIELDS = frozenset((
+    "vid", "ssvid", "cmic", "cntlid", "ver", "rtd3r", "rtd3e", "oaes", "ctratt", "rrls", "oacs", "frmw", "lpa",
+    "avscc", "apsta", "rpmbs", "hctma", "sanicap", "sqes", "cqes", "oncs", "fuses", "fna", "vwc", "ocfs", "sgls",
+))  # fmt: skip
 
 
 def id_ctrl(drive: dict[str, Any], as_json: bool) -> str:
@@ -179,6 +179,7 @@ WARNINGS = (
     ("vmbu_failed", "Volatile mem. backup failed[4] "),
     ("pmr_ro", "Persistent Mem. RO[5]          "),
 )
+UNIT_ROWS = (("data_units_read", "Data Units Read\t\t\t\t"), ("data_units_written", "Data Units Written\t\t\t"))
 SMART_ROWS = (
     ("host_read_commands", "\t\t\t"), ("host_write_commands", "\t\t\t"), ("controller_busy_time", "\t\t\t"),
     ("power_cycles", "\t\t\t\t"), ("power_on_hours", "\t\t\t\t"), ("unsafe_shutdowns", "\t\t\t"),
@@ -200,11 +201,12 @@ def smart_log(drive: dict[str, Any], as_json: bool, human: bool) -> str:
     if human:
         lines += ["      %s: %d" % (text, smart["critical_warning"] >> i & 1) for i, (_, text) in enumerate(WARNINGS)]
     lines.append("temperature\t\t\t\t: " + degrees(smart["temperature"]))
-    lines += ["available_spare\t\t\t\t: %d%%" % smart["avail_spare"], "available_spare_threshold\t\t: %d%%" % smart["spare_thresh"]]
+    lines.append("available_spare\t\t\t\t: %d%%" % smart["avail_spare"])
+    lines.append("available_spare_threshold\t\t: %d%%" % smart["spare_thresh"])
     lines.append("percentage_used\t\t\t\t: %d%%" % smart["percent_used"])
     lines.append("endurance group critical warning summary: 0")
-    for key, title, tabs in (("data_units_read", "Data Units Read", "\t\t\t\t"), ("data_units_written", "Data Units Written", "\t\t\t")):
-        lines.append("%s%s: %d (%.2f %sB)" % (title, tabs, smart[key], *si(smart[key] * 512000.0)))
+    for key, title in UNIT_ROWS:
+        lines.append("%s: %d (%.2f %sB)" % (title, smart[key], *si(smart[key] * 512000.0)))
     lines += ["%s%s: %d" % (key, tabs, smart[key]) for key, tabs in SMART_ROWS]
     lines.append("Warning Temperature Time\t\t: %d" % smart["warning_temp_time"])
     lines.append("Critical Composite Temperature Time\t: %d" % smart["critical_comp_time"])

@@ -25,7 +25,8 @@ def vital_product_data(nic: dict[str, Any]) -> bytes:
     fields = b""
     for key, text in (("PN", nic["vpd_part_number"]), ("EC", "A6"), ("SN", nic["serial"]), ("V0", "PCIeGen4 x16")):
         fields += key.encode() + bytes([len(text)]) + text.encode()
-    head = b"\x82" + struct.pack("<H", len(name)) + name
+    head: bytes = b"\x82" + struct.pack("<H", len(name)) + name
     body = b"\x90" + struct.pack("<H", len(fields) + 4) + fields + b"RV\x01"
     checksum = -sum(head + body) & 0xFF
-    return head + body + bytes([checksum]) + b"\x78"
+    whole: bytes = head + body + bytes([checksum]) + b"\x78"
+    return whole

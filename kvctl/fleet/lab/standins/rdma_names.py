@@ -1,4 +1,4 @@
-"""Stand-ins for ibdev2netdev and show_gids (Mellanox/mlnx-tools, sbin), and for ibv_devinfo and rdma as far as asked."""
+"""Stand-ins for ibdev2netdev and show_gids (Mellanox/mlnx-tools, sbin), and for parts of ibv_devinfo and rdma."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def value(path: str, default: str = "") -> str:
         return default
 
 
-def base(argv_root: str = "") -> str:
+def base() -> str:
     """The mounted tree on a host; the recorded one where KVCTL_LAB_HW says so."""
     return store.sys_path(SYS_IB) if "KVCTL_LAB_HW" in os.environ else SYS_IB
 
@@ -114,8 +114,13 @@ def ibv_devinfo(argv: list[str]) -> int:
         active = active_mtu(mtu)
         state = "PORT_ACTIVE (4)" if link_up(nic) else "PORT_DOWN (1)"
         print("\t\tport:\t1")
-        ports = (("state", state), ("max_mtu", "4096 (5)"), ("active_mtu", "%d (%d)" % (active, MTU_CODES[active])))
-        for name, text in (*ports, ("sm_lid", "0"), ("port_lid", "0"), ("port_lmc", "0x00"), ("link_layer", "Ethernet")):
+        ports: tuple[tuple[str, str], ...] = (
+            ("state", state),
+            ("max_mtu", "4096 (5)"),
+            ("active_mtu", "%d (%d)" % (active, MTU_CODES[active])),
+        )
+        ports += (("sm_lid", "0"), ("port_lid", "0"), ("port_lmc", "0x00"), ("link_layer", "Ethernet"))
+        for name, text in ports:
             print("\t\t\t%s:%s%s" % (name, "\t" * max(1, 3 - (len(name) + 1) // 8), text))
         print()
     return 0

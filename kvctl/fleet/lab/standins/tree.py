@@ -19,20 +19,21 @@ OPAQUE = (
     "bus/pci/devices", "bus/pci/drivers", "dev/block",
 )  # fmt: skip
 HW_COUNTERS = (
-    "duplicate_request implied_nak_seq_err lifespan local_ack_timeout_err np_cnp_sent np_ecn_marked_roce_packets "
-    "out_of_buffer out_of_sequence packet_seq_err req_cqe_error req_cqe_flush_error req_remote_access_errors "
-    "req_remote_invalid_request resp_cqe_error resp_cqe_flush_error resp_local_length_error resp_remote_access_errors "
-    "rnr_nak_retry_err roce_adp_retrans roce_adp_retrans_to roce_slow_restart roce_slow_restart_cnps "
-    "roce_slow_restart_trans rp_cnp_handled rp_cnp_ignored rx_atomic_requests rx_icrc_encapsulated rx_read_requests "
-    "rx_write_requests"
-).split()
+    "duplicate_request", "implied_nak_seq_err", "lifespan", "local_ack_timeout_err", "np_cnp_sent",
+    "np_ecn_marked_roce_packets", "out_of_buffer", "out_of_sequence", "packet_seq_err", "req_cqe_error",
+    "req_cqe_flush_error", "req_remote_access_errors", "req_remote_invalid_request", "resp_cqe_error",
+    "resp_cqe_flush_error", "resp_local_length_error", "resp_remote_access_errors", "rnr_nak_retry_err",
+    "roce_adp_retrans", "roce_adp_retrans_to", "roce_slow_restart", "roce_slow_restart_cnps",
+    "roce_slow_restart_trans", "rp_cnp_handled", "rp_cnp_ignored", "rx_atomic_requests", "rx_icrc_encapsulated",
+    "rx_read_requests", "rx_write_requests",
+)  # fmt: skip
 COUNTERS = (
-    "VL15_dropped excessive_buffer_overrun_errors link_downed link_error_recovery local_link_integrity_errors "
-    "multicast_rcv_packets multicast_xmit_packets port_rcv_constraint_errors port_rcv_data port_rcv_errors "
-    "port_rcv_packets port_rcv_remote_physical_errors port_rcv_switch_relay_errors port_xmit_constraint_errors "
-    "port_xmit_data port_xmit_discards port_xmit_packets port_xmit_wait symbol_error unicast_rcv_packets "
-    "unicast_xmit_packets"
-).split()
+    "VL15_dropped", "excessive_buffer_overrun_errors", "link_downed", "link_error_recovery",
+    "local_link_integrity_errors", "multicast_rcv_packets", "multicast_xmit_packets", "port_rcv_constraint_errors",
+    "port_rcv_data", "port_rcv_errors", "port_rcv_packets", "port_rcv_remote_physical_errors",
+    "port_rcv_switch_relay_errors", "port_xmit_constraint_errors", "port_xmit_data", "port_xmit_discards",
+    "port_xmit_packets", "port_xmit_wait", "symbol_error", "unicast_rcv_packets", "unicast_xmit_packets",
+)  # fmt: skip
 
 
 class Writer:
@@ -42,7 +43,7 @@ class Writer:
         self.root = os.path.join(at, "sys")
         self.mine: set[str] = set()
 
-    def _claim(self, path: str) -> str:
+    def claim(self, path: str) -> str:
         parts = path.split("/")
         self.mine.update("/".join(parts[:i]) for i in range(1, len(parts) + 1))
         full = os.path.join(self.root, path)
@@ -50,13 +51,13 @@ class Writer:
         return full
 
     def folder(self, path: str) -> None:
-        os.makedirs(self._claim(path), exist_ok=True)
+        os.makedirs(self.claim(path), exist_ok=True)
 
     def text(self, path: str, value: object) -> None:
         self.data(path, (str(value) + "\n").encode())
 
     def data(self, path: str, value: bytes) -> None:
-        full = self._claim(path)
+        full = self.claim(path)
         try:
             with open(full, "rb") as file:
                 if file.read() == value:
@@ -72,7 +73,7 @@ class Writer:
 
     def link(self, path: str, target: str) -> None:
         """A relative link from one path below /sys to another."""
-        full = self._claim(path)
+        full = self.claim(path)
         relative = os.path.relpath(target, os.path.dirname(path))
         if not os.path.islink(full) or os.readlink(full) != relative:
             if os.path.lexists(full):
@@ -81,7 +82,7 @@ class Writer:
 
     def hide(self, path: str) -> None:
         """A whiteout: the same name of the live layer is not shown."""
-        full = self._claim(path)
+        full = self.claim(path)
         if not os.path.lexists(full):
             os.mknod(full, stat.S_IFCHR, os.makedev(0, 0))
 
@@ -129,9 +130,9 @@ def build(state: dict[str, Any], at: str = "") -> None:
 
 def function(writer: Writer, pci: dict[str, Any]) -> str:
     """A PCI function below a root port of its own; gives its folder below /sys."""
-    bus = pci["address"]
+    bus: str = pci["address"]
     port = "devices/%s/%s" % (pci["host_bridge"], pci["port"])
-    folder = port + "/" + bus
+    folder: str = port + "/" + bus
     slot = pci["port"]
     writer.texts(port, {"vendor": "0x1022", "device": "0x1483", "class": "0x060400", "numa_node": pci["numa"]})
     writer.data(port + "/config", bridge_config())
@@ -140,7 +141,7 @@ def function(writer: Writer, pci: dict[str, Any]) -> str:
     driver = "bus/pci/drivers/" + pci["driver"]
     ids = (pci["vendor"], pci["device"], pci["subsystem_vendor"], pci["subsystem_device"])
     names = ("vendor", "device", "subsystem_vendor", "subsystem_device")
-    writer.texts(folder, {name: "0x" + number for name, number in zip(names, ids)})
+    writer.texts(folder, {name: "0x" + number for name, number in zip(names, ids)})  # noqa: B905
     writer.texts(folder, {"class": "0x" + pci["class"], "revision": "0x00", "numa_node": pci["numa"]})
     for end in ("current", "max"):
         writer.text("%s/%s_link_speed" % (folder, end), pci.get(end + "_speed", pci["speed"]) + " GT/s PCIe")
@@ -166,7 +167,7 @@ def card(writer: Writer, nic: dict[str, Any]) -> None:
     for path, text in runtime_files(nic).items():
         resolved = path.replace("/sys/class/net/%s/" % nic["netdev"], "/sys/" + net + "/")
         resolved = resolved.replace("/sys/class/infiniband/", "/sys/" + folder + "/infiniband/")
-        full = writer._claim(resolved[len("/sys/") :])
+        full = writer.claim(resolved[len("/sys/") :])
         if not os.path.exists(full):
             writer.data(resolved[len("/sys/") :], text.encode())
 
@@ -217,7 +218,8 @@ def controller(writer: Writer, drive: dict[str, Any]) -> None:
     pci = function(writer, drive["pci_device"])
     name, subsystem = drive["controller"], "devices/virtual/nvme-subsystem/" + drive["subsystem"]
     folder = "%s/nvme/%s" % (pci, name)
-    about = {"model": "%-40s" % drive["model"], "serial": "%-20s" % drive["serial"], "firmware_rev": "%-8s" % drive["firmware"]}
+    about = {"model": "%-40s" % drive["model"], "serial": "%-20s" % drive["serial"]}
+    about["firmware_rev"] = "%-8s" % drive["firmware"]
     writer.link("class/nvme/" + name, folder)
     writer.link(folder + "/device", pci)
     writer.link(folder + "/subsystem", "class/nvme")
@@ -237,7 +239,8 @@ def namespace(writer: Writer, drive: dict[str, Any], controller_folder: str) -> 
         writer.link(link, folder)
     writer.link(folder + "/device", controller_folder)
     writer.link(folder + "/subsystem", "class/block")  # the live link counts its steps from another place
-    writer.texts(folder, {"nsid": drive["nsid"], "wwid": "eui." + drive["nguid"], "metadata_bytes": 0, "nguid": drive["nguid"]})
+    writer.texts(folder, {"nsid": drive["nsid"], "wwid": "eui." + drive["nguid"], "nguid": drive["nguid"]})
+    writer.text(folder + "/metadata_bytes", 0)
     writer.text(folder + "/uevent", "MAJOR=7\nMINOR=%d\nDEVNAME=%s\nDEVTYPE=disk" % (drive["loop_minor"], name))
     writer.texts(folder + "/queue", {"rotational": 0, "io_timeout": 30000})
     writer.hide(folder + "/loop")

@@ -1,6 +1,6 @@
 """`mdadm --detail`. Format: mdadm Detail.c."""
 
-# ruff: noqa: B905 - zip has no strict in Python 3.9
+
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`nvidia-smi -q -x` (DTD v10 to v13) and `nvidia-smi topo -m`."""
 
-# ruff: noqa: B905 - zip has no strict in Python 3.9
+
 
 from __future__ import annotations
 

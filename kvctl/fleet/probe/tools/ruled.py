@@ -1,6 +1,6 @@
 """Tables whose columns are marked by a line of dashes under the header, as SONiC, NVUE and nvme-cli print them."""
 
-# ruff: noqa: B905, RUF007 - Python 3.9 has neither
+
 
 from __future__ import annotations
 

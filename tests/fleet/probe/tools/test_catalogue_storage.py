@@ -22,12 +22,6 @@ FILES = {
     "nvme.list": ["nvme_list/o_json*", "nvme_list/text*"],
     "nvme.list_subsys": ["nvme_list/list_subsys*"],
     "nvme.id_ctrl": ["nvme_id-ctrl/*"],
-    "nvme.list": [
-        "Device   Cntlid SN  MN  FR  TxPort Address  Slot Subsystem Namespaces\n-------- ------ --- ---\n"
-        "nvme0    0      S1 M1 F1 pcie 0000:41:00.0 3 nvme-subsys0 nvme0n1\n\n"
-        "Device  Generic  NSID  Usage  Format  Controllers\n------- -------- -----\n"
-        "nvme0n1 ng0n1 0x1 3.84 TB / 3.84 TB 4 KiB + 0 B nvme0\n"
-    ],
     "nvme.id_ns": ["nvme_id-ns/*"],
     "nvme.smart_log": ["nvme_smart-log/*"],
     "nvme.kernel_log": ["nvme_kernel_log/*"],
@@ -59,6 +53,12 @@ INLINE = {
     "nvidia_smi.topo": [
         "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-55\t0\nNIC0\tPIX\t X \t\t\n"
         "\nNIC Legend:\n  NIC0: mlx5_0\n"
+    ],
+    "nvme.list": [
+        "Device   Cntlid SN  MN  FR  TxPort Address  Slot Subsystem Namespaces\n-------- ------ --- ---\n"
+        "nvme0    0      S1 M1 F1 pcie 0000:41:00.0 3 nvme-subsys0 nvme0n1\n\n"
+        "Device  Generic  NSID  Usage  Format  Controllers\n------- -------- -----\n"
+        "nvme0n1 ng0n1 0x1 3.84 TB / 3.84 TB 4 KiB + 0 B nvme0\n"
     ],
     "nvme.id_ns": ['{"nsze": 10, "nlbaf": 1, "flbas": 1, "lbafs": [{"ms": 0, "ds": 9, "rp": 2}, {"ms": 0, "ds": 12}]}'],
 }

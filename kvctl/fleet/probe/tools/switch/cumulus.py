@@ -1,6 +1,6 @@
 """NVIDIA Cumulus Linux: `nv show qos roce` and `nv show interface PORT qos roce [status]`, text and -o json (NVUE)."""
 
-# ruff: noqa: B905 - zip has no strict in Python 3.9
+
 
 from __future__ import annotations
 

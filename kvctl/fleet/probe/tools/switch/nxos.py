@@ -1,6 +1,6 @@
 """Cisco NX-OS: `show interface priority-flow-control`, brief and detail."""
 
-# ruff: noqa: B905 - zip has no strict in Python 3.9
+
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Format: sonic-utilities pfc/main.py, scripts/pfcstat, pfcwd/main.py, scripts/ecn
 table a namespace; ports do not repeat across them. N/A is a counter or setting that the switch does not have.
 """
 
-# ruff: noqa: B905 - zip has no strict in Python 3.9
+
 
 from __future__ import annotations
 
