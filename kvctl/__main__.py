@@ -1,6 +1,8 @@
 """`python -m kvctl`."""
 
-from kvctl.cli.main import main
+import sys
+
+from kvctl.cli.entry import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

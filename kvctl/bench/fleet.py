@@ -68,13 +68,13 @@ def command(
 
 
 def converge_sizes(text: str | None, hosts: int) -> tuple[int, ...]:
-    """Fleet sizes from "4,16"; by default those that fit into `hosts`, or `hosts` itself. UsageError KV-BENCH-001."""
+    """Fleet sizes from "4,16"; by default those that fit into `hosts`, or `hosts` itself. UsageError KV-BENCH-007."""
     if text is None:
         return tuple(size for size in CONVERGE_HOSTS if size <= hosts) or (hosts,)
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and 0 < int(word) <= hosts for word in words):
         raise UsageError(
-            "KV-BENCH-001", f"cannot converge {text!r} hosts", where="--converge-hosts",
+            "KV-BENCH-007", f"cannot converge {text!r} hosts", where="--converge-hosts",
             fix=f"write for example 4,16; each from 1 to --hosts, which is {hosts}",
         )  # fmt: skip
     return tuple(dict.fromkeys(int(word) for word in words))
@@ -132,6 +132,6 @@ def desired_state(state: Path) -> dict[str, Any]:
     """What the newest run of a state directory applied: node -> role -> arguments. KV-BENCH-006 when there is none."""
     plans = sorted(state.glob("*/runs/r-*/plan.json"))
     if not plans:
-        raise KvctlError("KV-BENCH-006", "kvctl recorded no run", where=str(state))
+        raise KvctlError("KV-BENCH-006", "kvctl recorded no run to compare with", where=str(state), fix="run it again")
     desired: dict[str, Any] = json.loads(plans[-1].read_text())["desired"]
     return desired

@@ -44,11 +44,11 @@ class Hosts:
 
 
 def program(name: str) -> str:
-    """A console script of the environment that this Python runs in. KV-BENCH-001 when it is not installed."""
+    """A console script of the environment that this Python runs in. KV-BENCH-009 when it is not installed."""
     path = Path(sys.executable).with_name(name)
     if not path.exists():
         raise UsageError(
-            "KV-BENCH-001",
+            "KV-BENCH-009",
             f"{name} is not installed beside {Path(sys.executable).name}",
             where=str(path.parent),
             fix="./dev setup installs everything the benchmark compares",
@@ -57,7 +57,7 @@ def program(name: str) -> str:
 
 
 def require() -> None:
-    """KV-BENCH-001 unless this machine can hold the hosts and run every contestant."""
+    """Whether this machine can hold the hosts and run every contestant: UsageError KV-BENCH-001 or -009."""
     if sys.platform != "linux" or os.geteuid() != 0:
         raise UsageError(
             "KV-BENCH-001",
@@ -105,7 +105,12 @@ def lab(env: Mapping[str, str], *args: str) -> None:
         [program("kvctl"), "lab", *args], env=dict(env), stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
     )
     if done.returncode != 0:
-        raise KvctlError("KV-BENCH-004", f"kvctl lab {args[0]} exited {done.returncode}", why="its message is above")
+        raise KvctlError(
+            "KV-BENCH-004",
+            f"kvctl lab {args[0]} exited {done.returncode}",
+            why="its message is above",
+            fix="kvctl lab up, by itself, shows what the machine lacks",
+        )
 
 
 @contextmanager
@@ -116,12 +121,14 @@ def claimed(directory: Path) -> Iterator[None]:
     others = not marker.exists() and any(directory.iterdir())
     if others or directory.stat().st_uid != os.geteuid():
         why = "it holds other files" if others else "it belongs to somebody else"
-        raise UsageError("KV-BENCH-001", f"{directory} cannot be used", why=why, fix="give --directory another path")
+        raise UsageError("KV-BENCH-008", f"{directory} cannot be used", why=why, fix="move it away")
     with open(marker, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise LockedError("KV-BENCH-005", "another benchmark is running", where=str(directory)) from error
+            raise LockedError(
+                "KV-BENCH-005", "another benchmark is running", where=str(directory), fix="wait for its end"
+            ) from error
         yield
 
 

@@ -59,7 +59,7 @@ def metered(
 
 
 def failed(argv: Sequence[str], directory: Path, label: str, why: str) -> KvctlError:
-    """KV-BENCH-002 with the end of what the command said."""
+    """The error for a command that could not be measured, with the end of what it said."""
     said = [tail(directory / f"{label}.{suffix}") for suffix in ("err", "out")]
     return KvctlError(
         "KV-BENCH-002",

@@ -35,8 +35,9 @@ class NodeCpu:
                 seconds += usage_seconds(path.read_text())
             except (OSError, ValueError) as error:
                 raise KvctlError(
-                    "KV-BENCH-003", "cannot read the processor time of a lab host", where=str(path), why=str(error)
-                ) from error
+                    "KV-BENCH-003", "cannot read the processor time of a lab host", where=str(path), why=str(error),
+                    fix="the host ended, or cgroup v2 is not mounted: kvctl lab up tells",
+                ) from error  # fmt: skip
         return seconds
 
     def idle_rate(self) -> float:

@@ -13,7 +13,7 @@ def render(document: Mapping[str, Any], fmt: str) -> str:
         return json.dumps(document, indent=2)
     title, body = (heading_md, table_md) if fmt == "markdown" else (heading, table)
     parts = [f"{title(name)}\n{body(rows)}" for name, rows in sections(document)]
-    return "\n\n".join([*parts, "\n".join(footnotes(document))])
+    return "\n\n".join([*parts, *(f"{title(name)}\n" + "\n".join(lines) for name, lines in notes(document))])
 
 
 def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, list[Row]]]:
@@ -24,8 +24,7 @@ def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, list[Row]]]:
     yield "Ratios", ratios(facts["ratios"])
     yield "Start-up", starts(document["startup"])
     for part in document["converge"]:
-        yield f"Converge no-op, {part['hosts']} hosts (medians)", [*costs(part["medians"])]
-    yield "Conditions", conditions(document["conditions"])
+        yield f"Converge no-op, {part['hosts']} hosts (medians)", costs(part["medians"])
 
 
 def targets(found: Sequence[Mapping[str, Any]]) -> list[Row]:
@@ -56,23 +55,23 @@ def starts(part: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def conditions(found: Mapping[str, Any]) -> list[Row]:
-    load = ", ".join(f"{value:.2f}" for value in found["load_before"])
+def notes(document: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Title and lines, the same in both forms, of what goes with the numbers."""
+    yield "Conditions", [f"- {name}: {value}" for name, value in conditions(document["conditions"])]
+    commands = document["commands"].items()
+    yield "Commands, DIR being the benchmark's directory", [f"- {name}: `{argv}`" for name, argv in commands]
+
+
+def conditions(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
-        ("condition", "value"),
         ("date", found["at"]),
         ("processor", f"{found['cores']} x {found['cpu']}"),
         ("memory", f"{found['memory_bytes'] / 2**30:.1f} GiB"),
         ("kernel", found["kernel"]),
-        ("load before", load),
+        ("load before", ", ".join(f"{value:.2f}" for value in found["load_before"])),
         ("rounds", str(found["rounds"])),
         *((name, value) for name, value in found["versions"].items()),
     ]
-
-
-def footnotes(document: Mapping[str, Any]) -> list[str]:
-    commands = [f"{name}: {argv}" for name, argv in document["commands"].items()]
-    return ["Compared commands, DIR being the benchmark's directory:", "", *(f"    {line}" for line in commands)]
 
 
 def heading(name: str) -> str:

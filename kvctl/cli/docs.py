@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from kvctl.cli.entry import HELP
 from kvctl.cli.main import COMMANDS
 from kvctl.cli.main import command as root
 from kvctl.types.errors import ExitCode
@@ -69,6 +70,11 @@ def commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Com
                 yield from commands(f"{path} {name}", inner)
 
 
+def group_help() -> str:
+    """What `kvctl --help` prints on a terminal of 80 columns."""
+    return root.get_help(click.Context(root, info_name="kvctl", terminal_width=80, max_content_width=80)) + "\n"
+
+
 def verb_index() -> str:
     rows = [f"| [{name}]({name}.md) | {line} |" for name, (_, line) in COMMANDS.items()]
     return "\n".join([MADE, "# Verbs\n", "| verb | |", "|---|---|", *rows, ""])
@@ -93,7 +99,7 @@ def errors() -> str:
 def error_codes(*roots: Path) -> dict[str, tuple[str, str]]:
     """Code -> (what, fix), from the calls, tables and texts in the Python files below the roots."""
     found: dict[str, tuple[str, str]] = {}
-    for file in sorted(f for root in roots for f in root.rglob("*.py")):
+    for file in sorted(f for folder in roots for f in folder.rglob("*.py")):
         tree = ast.parse(file.read_text())
         names = constants(tree)
         for node in ast.walk(tree):
@@ -150,6 +156,7 @@ def text_of(node: ast.expr, names: dict[str, str]) -> str:
 
 def main() -> None:
     docs = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs")
+    HELP.write_text(group_help())
     for name, text in pages().items():
         target = docs / name
         target.parent.mkdir(parents=True, exist_ok=True)

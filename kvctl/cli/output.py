@@ -1,10 +1,7 @@
 """What commands print. stdout is data in the format asked for; everything else goes to stderr."""
 
-import csv
-import io
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -43,6 +40,9 @@ def emit(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], columns
 
 def as_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """RFC 4180 text; a cell that a spreadsheet would take for a formula is made harmless."""
+    import csv
+    import io
+
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(columns)
@@ -55,6 +55,8 @@ def as_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
 def width() -> int:
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         return 100
+    import shutil
+
     return max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
 
 

@@ -4,7 +4,7 @@ import click
 
 from kvctl.cli.options import connect, inventory_option, output_option
 from kvctl.cli.output import emit, note, table
-from kvctl.types.reports import NodeStatus, StatusReport
+from kvctl.types.status import NodeStatus, StatusReport
 
 COLUMNS = ("node", "role", "state", "reason", "faults", "critical", "worst", "read_age", "error")
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from kvctl.controller.site import Site
     from kvctl.fleet.remote.bootstrap import Bootstrapped
     from kvctl.types.plans import Plan
-    from kvctl.types.reports import CheckReport, PlanReport, StatusReport
+    from kvctl.types.reports import CheckReport, PlanReport
+    from kvctl.types.status import StatusReport
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ An entry holds only while the file's size and modification time are those it had
 import contextlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ def remember(state_dir: Path, inventory: Path, site: str) -> None:
     if known.get(key) == entry:
         return
     known[key] = entry
+    import tempfile  # only when something changed: status must start at once
+
     with contextlib.suppress(OSError):
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=state_dir, prefix=".inventories-")

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvctl.state import fleet
 from kvctl.state.database import Database
-from kvctl.types.reports import NodeStatus, StatusReport
+from kvctl.types.status import NodeStatus, StatusReport
 
 RANK = {"drained": 1, "unseen": 2, "new": 3, "in-service": 4}
 

@@ -10,15 +10,17 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
-import duckdb
+# The extension module itself: the duckdb package around it imports what only notebooks need, and doubles the start of
+# every command that reads state. The version is pinned exactly.
+import _duckdb as duckdb
 
 from kvctl.types.errors import KvctlError, LockedError
 
 VERSION = 1
+SCHEMA = Path(__file__).with_name("schema.sql")
 LOCK_WAIT = 20.0  # seconds; a transaction takes milliseconds, so a longer hold is a stuck process
 
 
@@ -105,7 +107,7 @@ def wait_for(handle: IO[str], directory: Path) -> None:
 
 
 def migrate(connection: duckdb.DuckDBPyConnection) -> None:
-    """Bring the schema to `VERSION`. A CHECKPOINT follows, because replaying DDL from the WAL is where DuckDB breaks."""
+    """Bring the schema to `VERSION`, and CHECKPOINT: replaying DDL from the WAL is where DuckDB breaks."""
     row = connection.execute(
         "SELECT count(*) FROM information_schema.tables WHERE table_name = 'schema_version'"
     ).fetchone()
@@ -119,7 +121,7 @@ def migrate(connection: duckdb.DuckDBPyConnection) -> None:
                     fix="use that kvctl, or another state directory",
                 )
             return
-    connection.execute(files("kvctl.state").joinpath("schema.sql").read_text())
+    connection.execute(SCHEMA.read_text())
     connection.execute("INSERT INTO schema_version VALUES (?, now())", [VERSION])
     connection.execute("CHECKPOINT")
 

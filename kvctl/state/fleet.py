@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import duckdb
+import _duckdb as duckdb
 
 Connection = duckdb.DuckDBPyConnection
 KEEP_OBSERVATIONS = 10  # a node; two are needed to see a counter grow

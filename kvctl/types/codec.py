@@ -25,7 +25,7 @@ def from_builtins(data: Any, kind: type[T], *, where: str = "") -> T:
 
 def to_json(value: object) -> bytes:
     """One line of JSON without a newline."""
-    return msgspec.json.encode(value, order="deterministic")
+    return msgspec.json.encode(to_builtins(value))
 
 
 def from_json(data: bytes | str, kind: type[T], *, where: str = "") -> T:

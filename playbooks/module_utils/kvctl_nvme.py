@@ -170,11 +170,13 @@ def format_command(drive: Drive, lbaf: int) -> Command:
     return argv("nvme", "format", drive.device, "--lbaf=%d" % lbaf, "--ses=0", "--force")
 
 
-def mkfs_command(wanted: Dict[str, Any], drive: Drive) -> Command:
+def mkfs_commands(wanted: Dict[str, Any], drive: Drive) -> List[Command]:
+    """Make the file system; what `plan` allowed to destroy is wiped first, for mkfs leaves a backup GPT or RAID mark."""
+    wipe = [argv("wipefs", "--all", "--quiet", drive.device)] if drive.content.signatures else []
     identity, force = fs_uuid(wanted["serial"]), wanted.get("may_format")
     if wanted["layout"] == "xfs":
-        return argv("mkfs.xfs", "-q", "-m", "uuid=" + identity, *(["-f"] if force else []), drive.device)
-    return argv("mkfs.ext4", "-q", "-U", identity, *(["-F"] if force else []), drive.device)
+        return wipe + [argv("mkfs.xfs", "-q", "-m", "uuid=" + identity, *(["-f"] if force else []), drive.device)]
+    return wipe + [argv("mkfs.ext4", "-q", "-U", identity, *(["-F"] if force else []), drive.device)]
 
 
 def fstab_with(text: str, serial: str, line: str) -> str:

@@ -40,7 +40,7 @@ def prepare(wanted: Dict[str, Any], report: Report) -> None:
         plan = kvctl_nvme.plan(wanted, drive)
     if plan.mkfs:
         report(detail="making %s on %s" % (wanted["layout"], serial), changed=True)
-        execute([kvctl_nvme.mkfs_command(wanted, drive)], "KV-NVME-021", FORMAT_SECONDS)
+        execute(kvctl_nvme.mkfs_commands(wanted, drive), "KV-NVME-021", FORMAT_SECONDS)
 
 
 def lba(serial: str) -> int:

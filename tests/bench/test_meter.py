@@ -19,6 +19,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="subreapers are 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 
 
+def stays(pid_file: Path) -> str:
+    """Says its pid, whole at once, and then stays."""
+    beside = f"{pid_file}.new"
+    return (
+        f"import os, time\nopen({beside!r}, 'w').write(str(os.getpid()))\n"
+        f"os.rename({beside!r}, {str(pid_file)!r})\ntime.sleep(600)\n"
+    )
+
+
 def run(tmp_path: Path, code: str, timeout: float = 60.0) -> Metered:
     return metered(
         [sys.executable, "-c", code], env=dict(os.environ), directory=tmp_path, label="busy", timeout=timeout
@@ -39,14 +48,15 @@ def test_waiting_costs_no_processor_time(tmp_path: Path) -> None:
 
 
 def test_the_time_of_grandchildren_is_counted(tmp_path: Path) -> None:
-    code = f"import subprocess, sys\nfor _ in range(2): subprocess.run([sys.executable, '-c', {BURN.format(seconds=0.4)!r}])"
+    inner = BURN.format(seconds=0.4)
+    code = f"import subprocess, sys\nfor _ in range(2): subprocess.run([sys.executable, '-c', {inner!r}])"
     assert 0.8 <= run(tmp_path, code).cpu < 2.4
 
 
 def test_what_a_command_leaves_behind_is_ended_and_counted(tmp_path: Path) -> None:
     """As with an SSH master: it has its own session, keeps standard error open, and outlives who started it."""
     pid_file = tmp_path / "pid"
-    orphan = f"import os, time\n{BURN.format(seconds=0.5)}open({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    orphan = BURN.format(seconds=0.5) + stays(pid_file)
     code = (
         "import os, subprocess, sys, time\n"
         f"subprocess.Popen([sys.executable, '-c', {orphan!r}], start_new_session=True)\n"
@@ -74,7 +84,7 @@ def test_a_command_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
 
 def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    code = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    code = stays(pid_file)
     with pytest.raises(KvctlError) as caught:
         run(tmp_path, code, timeout=3.0)
     assert caught.value.code == "KV-BENCH-002"
@@ -84,11 +94,11 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
 
 def test_an_ended_meter_ends_its_command(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    code = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
-    argv = [sys.executable, "-m", "kvctl.bench.meter", str(tmp_path / "result"), sys.executable, "-c", code]
+    command = [sys.executable, "-c", stays(pid_file)]
+    argv = [sys.executable, "-m", "kvctl.bench.meter", str(tmp_path / "result"), *command]
     meter = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
-    while not pid_file.exists() or not pid_file.read_text():
+    while not pid_file.exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     meter.send_signal(signal.SIGTERM)

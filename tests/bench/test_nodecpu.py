@@ -17,7 +17,7 @@ def test_usage_is_in_seconds(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "user_usec 5\n", "usage_usec x\n", "usage_usec\n"])
 def test_a_text_without_usage_is_not_zero(text: str) -> None:
-    with pytest.raises(ValueError, match="usage_usec|invalid literal"):
+    with pytest.raises(ValueError, match=r"usage_usec|invalid literal"):
         usage_seconds(text)
 
 

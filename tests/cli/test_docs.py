@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kvctl.cli.docs import CODE, MEANING, error_codes, pages
+from kvctl.cli.docs import CODE, MEANING, error_codes, group_help, pages
+from kvctl.cli.entry import HELP
 from kvctl.types.errors import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +18,11 @@ def test_a_generated_page_is_fresh(name):
     page = ROOT / "docs" / name
     assert page.exists()
     assert page.read_text() == pages()[name]
+
+
+def test_the_stored_help_is_what_the_group_says():
+    """When this fails: python -m kvctl.cli.docs"""
+    assert HELP.read_text() == group_help()
 
 
 def test_every_exit_code_is_explained():

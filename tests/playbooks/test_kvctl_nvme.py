@@ -84,6 +84,13 @@ def test_a_blank_drive_gets_a_file_system_only_when_that_is_allowed():
     assert kvctl_nvme.plan({**XFS, "may_mkfs": True}, drive()).mkfs
 
 
+def test_old_signatures_are_wiped_before_the_file_system_is_made():
+    named = {**XFS, "may_format": True}
+    commands = kvctl_nvme.mkfs_commands(named, drive(content=Content(signatures=("gpt",), blank=False)))
+    assert [command["argv"][0] for command in commands] == ["wipefs", "mkfs.xfs"]
+    assert [command["argv"][0] for command in kvctl_nvme.mkfs_commands(XFS, drive())] == ["mkfs.xfs"]
+
+
 def test_another_file_system_of_the_right_type_is_not_ours():
     foreign = OURS._replace(uuid="11111111-2222-3333-4444-555555555555", mounts=())
     with pytest.raises(Refused, match="KV-NVME-010"):

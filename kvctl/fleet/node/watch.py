@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 NET = Path("/sys/class/net")
 POLL_SECONDS = 2.0
+AF_BRIDGE = 7
 DEVICE_SUBSYSTEMS = ("net", "infiniband", "nvme", "block")
 
 
@@ -82,9 +83,9 @@ def watch_links(events: Any, sources: Sources) -> None:
 
 
 def link_of(message: Any) -> Link | None:
-    """A link message (rtnetlink(7)) as an event; None for any other message."""
+    """A link message (rtnetlink(7)) as an event; None for any other, such as a bridge's about one of its ports."""
     kind = message.get("event")
-    if kind not in ("RTM_NEWLINK", "RTM_DELLINK"):
+    if kind not in ("RTM_NEWLINK", "RTM_DELLINK") or message.get("family") == AF_BRIDGE:
         return None
     attributes = dict(message.get("attrs", ()))
     name = attributes.get("IFLA_IFNAME")

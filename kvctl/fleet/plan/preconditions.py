@@ -1,6 +1,6 @@
 """Stable identities of what a step touches, read when planned and again right before the step."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from kvctl.types.facts import Drive, NodeFacts
 
@@ -10,7 +10,10 @@ def find_drive(facts: NodeFacts, serial: str) -> Drive | None:
 
 
 def read(facts: NodeFacts, keys: Iterable[str]) -> dict[str, str]:
-    """Key -> what the node says now; "" when it does not say. Keys: host.machine_id, nic.pci:IF, nic.psid:IF, drive.pci:SERIAL."""
+    """Key -> what the node says now, "" when it does not say.
+
+    Keys: host.machine_id, nic.pci:IF, nic.psid:IF, drive.pci:SERIAL.
+    """
     return {key: read_one(facts, key) for key in keys}
 
 
@@ -28,8 +31,3 @@ def read_one(facts: NodeFacts, key: str) -> str:
         return (drive.pci.or_none() or "") if drive else ""
     raise ValueError(f"no precondition is called {key!r}")
 
-
-def broken(preconditions: Mapping[str, str], facts: NodeFacts) -> list[str]:
-    """One text for each precondition that no longer holds; empty when the step may run."""
-    now = read(facts, preconditions)
-    return [f"{k}: planned {v!r}, now {now[k]!r}" for k, v in preconditions.items() if now[k] != v]

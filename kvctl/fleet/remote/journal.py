@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import re
-import secrets
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ FILE, LOCK, CANCEL = "journal.jsonl", "lock", "cancel"
 
 def new_run_id(now: datetime) -> str:
     """r-YYYYMMDD-HHMMSS-xxxx in UTC: later runs sort later."""
-    return f"r-{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"r-{now.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 def run_directories(state_dir: Path) -> list[Path]:

@@ -17,11 +17,13 @@ from kvctl.fleet.remote import failures
 from kvctl.fleet.remote.result import Stream
 from kvctl.fleet.remote.ssh import Result, Session, as_root, connect, explain
 from kvctl.fleet.remote.target import Target
-from kvctl.types.errors import KvctlError, LockedError
+from kvctl.types.errors import KvctlError, LockedError, UnreachableError
 
 NODE_LOCK = "/run/kvctl/lock"
 _PATIENCE = 2.0  # a reader's test of the lock lasts microseconds; a holder's lasts a run
 _BEAT = 20.0
+_RETURN_PATIENCE = 120.0  # for a node that reboots or changes its network
+_ROUND = 0.5
 
 
 def holder_json(run: str) -> dict[str, Any]:
@@ -197,3 +199,27 @@ def _unlocked(target: Target, answer: str, stream: Stream) -> KvctlError:
 
 def _busy(target: Target, why: str, fix: str) -> LockedError:
     return LockedError("KV-RUN-011", f"{target.node} is locked", where=failures.where(target), why=why, fix=fix)
+
+
+class HeldNode:
+    """A node's lock over a sequence of steps; taken again when a reboot or a network change cost its connection."""
+
+    def __init__(self, target: Target, run: str, lock: NodeLock, cancel: threading.Event) -> None:
+        self._target, self._run, self._lock, self._cancel = target, run, lock, cancel
+
+    def require(self) -> None:
+        if self._lock.held:
+            return
+        self._lock.release()
+        rounds = int(_RETURN_PATIENCE / _ROUND)
+        for turn in range(rounds):
+            try:
+                self._lock = lock_node(self._target, self._run)
+            except UnreachableError:
+                if turn == rounds - 1 or self._cancel.wait(_ROUND):
+                    raise
+            else:
+                return
+
+    def release(self) -> None:
+        self._lock.release()

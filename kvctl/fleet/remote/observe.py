@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from kvctl.fleet.remote.collect import Program, collect, probe
 from kvctl.fleet.remote.failures import where
@@ -10,18 +9,16 @@ from kvctl.fleet.remote.processes import RUN_MARKER
 from kvctl.fleet.remote.target import Target
 from kvctl.types.errors import KvctlError, RefusedError
 
-if TYPE_CHECKING:
-    from kvctl.types.facts import Fact, NodeFacts
-
 
 def observe(
     target: Target, keys: Iterable[str], *, run: str = "", cancel: threading.Event | None = None, timeout: float = 60.0
-) -> dict[str, str | None]:
-    """What the node says now of each key; None where it does not say. Raises what the collection raises.
+) -> dict[str, str]:
+    """What the node says now of each key of `plan.preconditions`, "" where it does not say.
 
-    Keys: nic.psid:NETDEV, nic.pci:NETDEV, drive.pci:SERIAL, drive.model:SERIAL, host.machine_id.
+    Raises what the collection raises.
     """
     from kvctl.fleet.facts.build import node_facts
+    from kvctl.fleet.plan.preconditions import read
 
     program = probe()
     if run:  # so that a cut run's sweep finds the probe
@@ -30,24 +27,7 @@ def observe(
     if found.error is not None:
         raise found.error
     assert found.raw is not None
-    facts = node_facts(target.node, found.raw)
-    return {key: read(facts, key) for key in keys}
-
-
-def read(facts: "NodeFacts", key: str) -> str | None:
-    kind, _, subject = key.partition(":")
-    fact: Fact[str] | None = None
-    if kind in ("nic.psid", "nic.pci"):
-        nic = facts.nic(subject)
-        if nic is not None:
-            fact = nic.psid if kind == "nic.psid" else nic.pci
-    elif kind in ("drive.pci", "drive.model"):
-        drive = next((drive for drive in facts.drives if drive.serial.or_none() == subject), None)
-        if drive is not None:
-            fact = drive.pci if kind == "drive.pci" else drive.model
-    elif kind == "host.machine_id":
-        fact = facts.host.machine_id
-    return None if fact is None else fact.or_none()
+    return read(node_facts(target.node, found.raw), keys)
 
 
 def mismatch(target: Target, wanted: Mapping[str, str], seen: Mapping[str, str | None]) -> KvctlError | None:
@@ -55,7 +35,7 @@ def mismatch(target: Target, wanted: Mapping[str, str], seen: Mapping[str, str |
     other = [
         f"{key} is {seen[key]}, the plan saw {value}"
         for key, value in wanted.items()
-        if seen.get(key) is not None and seen[key] != value
+        if seen.get(key) and seen[key] != value
     ]
     if other:
         return RefusedError(
@@ -65,7 +45,7 @@ def mismatch(target: Target, wanted: Mapping[str, str], seen: Mapping[str, str |
             why="; ".join(other),
             fix="kvctl plan makes a new plan from new facts",
         )
-    silent = [key for key in wanted if seen.get(key) is None]
+    silent = [key for key in wanted if not seen.get(key)]
     if silent:
         return RefusedError(
             "KV-RUN-022",

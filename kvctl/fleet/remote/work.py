@@ -11,14 +11,13 @@ from typing import Any
 from kvctl.fleet.remote.ansible import ChangedTask, Play, StepOutcome, run_play
 from kvctl.fleet.remote.journal import Journal, RunView, StepState
 from kvctl.fleet.remote.leftovers import sweep
-from kvctl.fleet.remote.locks import NodeLock, lock_node
+from kvctl.fleet.remote.locks import HeldNode, NodeLock, lock_node
 from kvctl.fleet.remote.observe import mismatch
 from kvctl.fleet.remote.options import Options
 from kvctl.fleet.remote.target import Target
 from kvctl.types.errors import KvctlError, UnreachableError
 from kvctl.types.plans import Plan, Step, Uncut
 
-_RETURN_PATIENCE = 120.0
 _ROUND = 0.5
 
 
@@ -88,13 +87,13 @@ class Work:
         except KvctlError as error:
             self._lost(node, error, steps)
             return
-        held = _Held(target, self.run, lock, self.cancel)
+        held = HeldNode(target, self.run, lock, self.cancel)
         try:
             self._sequence(node, target, steps, held)
         finally:
             held.release()
 
-    def _sequence(self, node: str, target: Target, steps: list[Step], held: "_Held") -> None:
+    def _sequence(self, node: str, target: Target, steps: list[Step], held: HeldNode) -> None:
         self._journal.append("node.drained", node=node, why="kvctl is changing it")
         self.touched.add(node)
         if self._before.started:  # a supervisor that was killed swept nothing
@@ -320,30 +319,6 @@ class Work:
 def _whole(outcome: StepOutcome) -> bool:
     """True when the play itself went wrong, not one of its hosts."""
     return not outcome.ok and not outcome.failed and not outcome.unreachable
-
-
-class _Held:
-    """A node's lock over a sequence of steps; taken again when a reboot or a network change cost its connection."""
-
-    def __init__(self, target: Target, run: str, lock: NodeLock, cancel: threading.Event) -> None:
-        self._target, self._run, self._lock, self._cancel = target, run, lock, cancel
-
-    def require(self) -> None:
-        if self._lock.held:
-            return
-        self._lock.release()
-        rounds = int(_RETURN_PATIENCE / _ROUND)
-        for turn in range(rounds):
-            try:
-                self._lock = lock_node(self._target, self._run)
-            except UnreachableError:
-                if turn == rounds - 1 or self._cancel.wait(_ROUND):
-                    raise
-            else:
-                return
-
-    def release(self) -> None:
-        self._lock.release()
 
 
 def _tasks(changed: Iterable[ChangedTask]) -> list[dict[str, str]]:

@@ -17,6 +17,7 @@ from kvctl.fleet.node.watch import Link, Sources
         ({"event": "RTM_DELLINK", "attrs": [("IFLA_IFNAME", "eth1"), ("IFLA_OPERSTATE", "UP")]}, Link("eth1", None)),
         ({"event": "RTM_NEWADDR", "attrs": [("IFA_LABEL", "eth1")]}, None),
         ({"event": "RTM_NEWLINK", "attrs": []}, None),
+        ({"event": "RTM_DELLINK", "family": 7, "attrs": [("IFLA_IFNAME", "eth1")]}, None),
         ({}, None),
     ],
 )  # fmt: skip

@@ -109,19 +109,19 @@ def test_cut_step_leaves_no_process_here(run_dir: Path, targets: dict[str, Targe
     seen: list[StepOutcome] = []
 
     def work() -> None:
-        one = play("demo", args, timeout=6.0 if how == "timeout" else 60.0)
+        one = play("demo", args, timeout=8.0 if how == "timeout" else 120.0)
         seen.append(run_play(one, targets, run_dir=run_dir, playbooks=playbooks(tmp_path), cancel=cancel))
 
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        await_true(lambda: bool(_waiting(gate)), 30, "the task to be at work on the node")
         if how == "cancel":
+            await_true(lambda: bool(_waiting(gate)), 60, "the task to be at work on the node")
             cancel.set()
         begun = time.monotonic()
-        thread.join(20)
+        thread.join(40)
         assert not thread.is_alive()
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < (15 if how == "cancel" else 25)
         (outcome,) = seen
         assert outcome.status == ("cancelled" if how == "cancel" else "timeout")
         assert outcome.error is not None

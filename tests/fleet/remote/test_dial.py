@@ -2,8 +2,8 @@
 
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,18 +38,14 @@ def inside(tmp_path: Path) -> Iterator[Target]:
 
 @pytest.mark.parametrize("transport", ["paramiko", "system"])
 def test_facts_come_through_the_namespace(inside: Target, transport: str) -> None:
-    from dataclasses import replace
-
-    before = os.readlink("/proc/thread-self/ns/net")
+    before = Path("/proc/thread-self/ns/net").readlink()
     program = Program(f"printf %s '{DOCUMENT}'", b"")
-    targets = [replace(inside, node=f"n{i}", config=inside.config, transport="paramiko") for i in range(4)]
-    if transport == "system":
-        targets = [replace(inside, transport="system")]
+    names = [f"n{i}" for i in range(1, 5)] if transport == "paramiko" else ["n1"]
+    targets = [replace(inside, node=name, transport=transport) for name in names]
     found = collect(targets, timeout=20, program=program)
     assert {one.error for one in found.values()} == {None}
-    assert os.readlink("/proc/thread-self/ns/net") == before
-    assert {os.readlink(f"/proc/self/task/{task}/ns/net") for task in os.listdir("/proc/self/task")} == {before}
-    assert threading.current_thread() is threading.main_thread()
+    assert Path("/proc/thread-self/ns/net").readlink() == before
+    assert {(task / "ns/net").readlink() for task in Path("/proc/self/task").iterdir()} == {before}
 
 
 def test_host_keys_are_scanned_through_the_namespace(inside: Target) -> None:

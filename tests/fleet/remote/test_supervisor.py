@@ -344,8 +344,13 @@ def test_killed_supervisor_is_seen_as_interrupted_and_its_workers_end(site: Site
     assert view.state is RunState.INTERRUPTED
     assert view.steps["s01"].state is StepState.RUNNING
     await_true(lambda: not _here(run_dir.name), 30, "ansible's end on the controller")
+    # the gate stays shut for what the dead supervisor left on the node: the resumed run must end that itself
+    left = [pid for pid, _ in marked(run_dir.name, name="KVCTL_RUN")]
+    again = supervisor.resume(run_dir)
+    await_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left), 30, "the old task's end")
     gate.unlink()
-    assert ended(supervisor.resume(run_dir)).state is RunState.FINISHED
+    assert ended(again).state is RunState.FINISHED
+    assert "run.swept" in names(run_dir)
 
 
 def _here(run: str) -> list[tuple[int, str]]:
@@ -368,6 +373,9 @@ def test_detached_run_outlives_the_process_that_started_it(site: Site, tmp_path:
 
 
 def test_supervisor_imports_neither_database_nor_command_line() -> None:
-    code = "import sys, kvctl.fleet.remote.supervisor; print([m for m in ('duckdb','click','textual') if m in sys.modules])"
+    code = (
+        "import sys, kvctl.fleet.remote.supervisor;"
+        "print([name for name in ('duckdb', 'click', 'textual', 'fastapi') if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

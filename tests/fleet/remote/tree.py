@@ -1,4 +1,4 @@
-"""A small playbook tree for runs against the test's sshd: the product's own step.yml with roles that only write files."""
+"""A small playbook tree for the test's sshd: the product's own step.yml with roles that only write files."""
 
 from pathlib import Path
 

@@ -34,7 +34,7 @@ def text(nics: list[dict[str, Any]]) -> str:
     lines = ["Querying Mellanox devices firmware ..."]
     for number, nic in enumerate(nics, 1):
         title = "Device #%d:" % number
-        lines += ["", title, "-" * (len(title) - 1), ""]
+        lines += ["", title, "-" * len(title), ""]
         fields = (
             ("Device Type", nic["device_type"]),
             ("Part Number", nic["part_number"]),

@@ -13,6 +13,9 @@ from typing import Any, NoReturn
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Za-z0-9]|\x1b[=>]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?")
+_PROMPT = re.compile(r"\s*(?:\[?[\w.-]+@[\w.-]+(?:[: ][^#$>]{0,80})?\]?\s?)?[#$](?:\s|$)|\+ \S|\[sudo\] password for ")
+# A line that opens a document; "[root@node ~]#", "[sudo] password" and the kernel's "[   1.5]" do not.
+_JSON_START = re.compile(r'^[ \t\ufeff]*(?=\{|\[[ \t\r]*(?:[\[{"\]]|-?[0-9][0-9., ]*\][ \t\r]*$|$))', re.MULTILINE)
 _ABSENT = frozenset(("", "N/A", "NA", "n/a", "--", "-"))
 
 
@@ -21,8 +24,14 @@ class ToolOutputError(ValueError):
 
 
 def text_lines(text: str) -> list[str]:
-    """The lines without terminal escapes, carriage returns, NULs and trailing blanks."""
-    return [line.replace("\r", "").replace("\x00", "").rstrip() for line in _ESCAPES.sub("", text).split("\n")]
+    """The lines without terminal escapes, a byte order mark, carriage returns, NULs and trailing blanks."""
+    bare = _ESCAPES.sub("", text).lstrip("\ufeff")
+    return [line.replace("\r", "").replace("\x00", "").rstrip() for line in bare.split("\n")]
+
+
+def is_prompt(line: str) -> bool:
+    """A shell's prompt, with or without the command behind it, or a command as `set -x` echoes it."""
+    return bool(_PROMPT.match(line))
 
 
 def reject(tool: str, text: str) -> NoReturn:
@@ -54,19 +63,24 @@ def agree(old: Any, new: Any, what: str) -> Any:
 
 
 def json_document(text: str, tool: str) -> Any:
-    """The JSON document in the text; lines before it (warnings) are passed over."""
+    """The one JSON document in the text; lines around it (warnings, prompts) are passed over."""
     body = "\n".join(text_lines(text))
-    start = re.search(r"(?m)^\s*[\[{]", body)
+    start = _JSON_START.search(body)
     if start is None:
         reject(tool, text)
     try:
-        return json.JSONDecoder().raw_decode(body[start.end() - 1 :])[0]
-    except (ValueError, RecursionError) as error:
+        document, end = json.JSONDecoder(parse_constant=lambda _name: None).raw_decode(body, start.end())
+    except RecursionError:
+        raise ToolOutputError(f"not {tool} JSON: nested too deeply") from None
+    except ValueError as error:
         raise ToolOutputError(f"not {tool} JSON: {error}") from error
+    if _JSON_START.search(body, end) or re.match(r'\s*(?:\{|\[\s*[\[{"\]])', body[end:]):
+        raise ToolOutputError(f"several {tool} JSON documents in one text")
+    return document
 
 
 def looks_like_json(text: str) -> bool:
-    return text.lstrip()[:1] in ("{", "[")
+    return _JSON_START.search(_ESCAPES.sub("", text)) is not None
 
 
 def json_object(text: str, tool: str) -> dict[str, Any]:

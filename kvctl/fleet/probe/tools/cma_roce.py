@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from . import agree, integer, reject, text_lines
+from . import agree, integer, is_prompt, reject, text_lines
 
 _MODE = re.compile(r"(?:RoCE mode:\s*)?(?:IB/)?RoCE (v1|v2)", re.IGNORECASE)
 _GLOBAL = re.compile(r"Global tclass=([0-9]{1,3})\s*(?:#.*)?")
@@ -27,7 +27,8 @@ def parse_mode(text: str) -> str:
 
 def parse_tos(text: str) -> int:
     """Default ToS of rdma_cm, 0..255: DSCP in the upper six bits, ECN in the lower two."""
-    value = integer(text.strip())
+    lines = [line.strip() for line in text_lines(text) if line.strip() and not is_prompt(line)]
+    value = integer(lines[0]) if len(lines) == 1 else None
     if value is None or not 0 <= value <= 255:
         reject("cma_roce_tos", text)
     return value
@@ -39,13 +40,16 @@ def parse_traffic_class(text: str) -> int | None:
     Rules for single flows, which follow the global line, are passed over.
     """
     found: int | None = None
+    foreign = False
     for line in text_lines(text):
         match = _GLOBAL.fullmatch(line.strip())
         value = int(match.group(1)) if match else None
         if value is not None and value <= 255:
             found = agree(found, value, "global traffic class")
-        elif line.strip() and not _RULE.fullmatch(line.strip()):
-            reject("traffic_class", text)
+        elif line.strip() and not _RULE.fullmatch(line.strip()) and not is_prompt(line):
+            foreign = True
+    if foreign and found is None:
+        reject("traffic_class", text)
     return found
 
 

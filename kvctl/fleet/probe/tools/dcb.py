@@ -9,7 +9,18 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import agree, integer, json_flag, json_integer, json_object, json_text, looks_like_json, reject, text_lines
+from . import (
+    agree,
+    integer,
+    is_prompt,
+    json_flag,
+    json_integer,
+    json_object,
+    json_text,
+    looks_like_json,
+    reject,
+    text_lines,
+)
 
 _DSCP_NAMES = {
     "default": 0, "reliability": 1, "throughput": 2, "lowdelay": 4,
@@ -116,7 +127,7 @@ def parse_app(text: str) -> DcbApp:
         return _json_app(json_object(text, "dcb app"), text)
     table = _table(text, "dcb app")
     kinds = {kind: cells for kind, cells in table.items() if kind.endswith("-prio")}
-    if text.strip() and not kinds:
+    if not kinds and any(line.strip() and not is_prompt(line) for line in text_lines(text)):
         reject("dcb app", text)
     entries: list[tuple[str, str, str]] = []
     for kind, cells in kinds.items():

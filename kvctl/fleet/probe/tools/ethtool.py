@@ -13,6 +13,7 @@ from . import (
     agree,
     decimal,
     integer,
+    is_prompt,
     json_flag,
     json_integer,
     json_object,
@@ -183,7 +184,7 @@ def parse_stats(text: str) -> dict[str, int]:
 
     A name that stands with two values is left out. Raises ToolOutputError when there is no counter at all.
     """
-    lines = [line.strip() for line in text_lines(text) if line.strip()]
+    lines = [line.strip() for line in text_lines(text) if line.strip() and not is_prompt(line)]
     if not any(_STATS_HEAD.fullmatch(line) for line in lines) and not all(map(_BARE_COUNTER.fullmatch, lines)):
         reject("ethtool -S", text)
     counters: dict[str, int] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from . import reject, text_lines
 
-_PLAIN = re.compile(r"(\S+) port ([0-9]{1,3}) =+> (\S+) \((Up|Down)\)")
+_PLAIN = re.compile(r"(\S+)\s+port\s+([0-9]{1,3})\s+=+>\s+(\S+)\s+\((Up|Down)\)")
 _VERBOSE = re.compile(
     r"(?:([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) )?(\S+) \((\S+) - ([^)]*)\)\s+(.*?)\s*"
     r"\bfw (\S+) port ([0-9]{1,3}) \(([A-Z]+) *\) =+> (\S+) \((Up|Down)\)"

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Iterator
 
-from . import ToolOutputError
-from .scalars import boolean, count, load_json, looks_like_json, mapping, plain, words
+from . import ToolOutputError, looks_like_json
+from .scalars import boolean, count, load_json, mapping, plain, words
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,15 @@ def parse(text: str) -> Lsblk:
         raise ToolOutputError("devices nested too deeply") from None
 
 
+_PAIR_START = re.compile(r'[A-Z][A-Z0-9:_%-]*="')
 _PAIR = re.compile(r'([A-Z][A-Z0-9:_%-]*)="((?:[^"\\]|\\.)*)"(?:\s+|$)')
 
 
 def _pairs(text: str) -> Iterator[dict[str, object]]:
     for line in plain(text).splitlines():
         rest = line.strip()
+        if not _PAIR_START.match(rest):  # a message ("lsblk: dm-0: failed to get device path") or a prompt
+            continue
         row: dict[str, object] = {}
         while rest:
             match = _PAIR.match(rest)

@@ -73,6 +73,7 @@ def parse_details(text: str) -> tuple[MdArray, ...]:
 
 
 _ROW = re.compile(r"\s*(\d+|-)\s+(\d+|-)\s+(\d+|-)\s+(\d+|-)(?:\s+(\S.*?))?\s*")
+_ROW_START = re.compile(r"\s*(?:\d+|-)\s")
 _STATUS = re.compile(r"(Rebuild|Resync|Reshape|Check|Recovery|Repair) Status")
 
 
@@ -81,9 +82,12 @@ def _array(device: str, body: str) -> MdArray:
     values = once(
         [(key.strip(), value.strip()) for key, colon, value in (line.partition(" : ") for line in head) if colon]
     )
+    if "Magic" in values:
+        raise ToolOutputError("{} is a member's superblock, as --examine prints it".format(device))
     if "Raid Level" not in values and "Version" not in values:
         raise ToolOutputError("{} has neither a level nor a version".format(device))
-    members = tuple(_member(row) for row in rows if row.strip()) if table else ()
+    # Prompts and messages of the tool ("mdadm: cannot open ...") may follow the table.
+    members = tuple(_member(row) for row in rows if _ROW_START.match(row)) if table else ()
     states = tuple(part.strip() for part in values.get("State", "").split(",") if part.strip())
     failed = count(values.get("Failed Devices"))
     action, percent = _progress(values)
@@ -98,12 +102,13 @@ def _array(device: str, body: str) -> MdArray:
         total_devices=count(values.get("Total Devices")),
         states=states,
         condition=_condition(states, failed),
-        degraded="degraded" in states or "FAILED" in states if states else None,
+        # Of an array that is not started the tool does not say how many members it lacks.
+        degraded=None if not states or "inactive" in states else "degraded" in states or "FAILED" in states,
         active_devices=count(values.get("Active Devices")),
         working_devices=count(values.get("Working Devices")),
         failed_devices=failed,
         spare_devices=count(values.get("Spare Devices")),
-        layout=words(values.get("Layout")),
+        layout=None if values.get("Layout") == "-unknown-" else words(values.get("Layout")),
         chunk_size=_chunk(values.get("Chunk Size") or values.get("Rounding")),
         consistency_policy=words(values.get("Consistency Policy")),
         bitmap=words(values.get("Intent Bitmap")),

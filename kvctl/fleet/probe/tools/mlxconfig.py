@@ -25,7 +25,7 @@ from . import (
 _DEVICE = re.compile(r"Device #([0-9]{1,4}):")
 _HEADER = re.compile(r"Configurations:(.*)")
 _COLUMN = re.compile(r"Default|Current|Next Boot|New")
-_ROW = re.compile(r"(\*)?\s*(?:(RO)\s+)?([A-Z_][A-Z0-9_]+(?:\[[0-9]+(?:\.\.[0-9]+)?\])?)\s+(\S.*)")
+_ROW = re.compile(r"\s*(\*)?\s*(?:(RO)\s+)?([A-Z_][A-Z0-9_]+(?:\[[0-9]+(?:\.\.[0-9]+)?\])?)\s+(\S.*)")
 _FIELD = re.compile(r"(Device type|Name|Description|Device):(?:\s+(.*))?")
 
 
@@ -124,7 +124,8 @@ def _row(columns: list[str], match: re.Match[str]) -> NvRow | None:
     return NvRow(
         default=value.get("Default"),
         current=value.get("Current"),
-        next_boot=value.get("Next Boot"),
+        # `set` prints the old value beside the new one, and only the answer to its question tells which holds.
+        next_boot=None if "New" in columns else value.get("Next Boot"),
         differs=match.group(1) is not None,
         read_only=match.group(2) is not None,
     )

@@ -133,7 +133,8 @@ def _version(text: str | None) -> str | None:
 
 def _uid(text: str | None, digits: int) -> tuple[str | None, int | None]:
     cells = (text or "").split()
-    uid = cells[0].lower() if cells and re.fullmatch(f"[0-9a-fA-F]{{{digits}}}", cells[0]) else None
+    # Tools of 2017 printed a MAC with four zeros in front.
+    uid = cells[0][-digits:].lower() if cells and re.fullmatch(f"(?:0000)?[0-9a-fA-F]{{{digits}}}", cells[0]) else None
     return uid, integer(cells[1]) if len(cells) > 1 else None
 
 

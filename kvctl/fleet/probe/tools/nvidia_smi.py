@@ -174,7 +174,9 @@ def _watts(value: str | None) -> float | None:
     return float(match.group(1)) if match else None
 
 
-_CELL = re.compile(r"X|NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|C2C|N/A|NS|OK|CNS|GNS|TNS|DR|U")
+_CELL = re.compile(r"X|NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|C2C|N/A")
+_LINKS = re.compile(r"NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|C2C|X")
+_GLUED = re.compile("(?:" + _LINKS.pattern + "){2,}")
 _LABEL = re.compile(r"GPU[0-9]+|NIC[0-9]+|(?:mlx|bnxt_re|irdma|roce|ib|hfi|rdma|i40iw|qedr|efa)\w*")
 
 
@@ -197,11 +199,11 @@ def parse_topo(text: str) -> Topology:
             labels = _header(parts)
             affinities = re.findall(r"CPU Affinity|NUMA Affinity|GPU NUMA ID", line)
         elif labels and parts and parts[0] in labels:
-            row = _row(labels, parts[1 : len(labels) + 1])
-            if row.get(parts[0]) != "X":
+            row = _row(labels, _parted(parts[1:]))
+            if row.get(parts[0]) != "X" or links.setdefault(parts[0], row) != row:
                 raise ToolOutputError("the row of {} does not fit the header".format(parts[0]))
-            links[parts[0]] = row
-            tail = dict(zip(affinities, _tail(line, len(labels))))
+            # Behind a matrix with a cell that is lost or cut the columns cannot be told apart.
+            tail = dict(zip(affinities, _tail(line, len(labels), len(affinities)))) if len(row) == len(labels) else {}
             _keep(cpus, parts[0], tail.get("CPU Affinity"))
             _keep(numas, parts[0], tail.get("NUMA Affinity"))
     if not links and not nics:
@@ -228,12 +230,18 @@ def _row(labels: list[str], cells: list[str]) -> dict[str, str]:
     return found
 
 
-def _tail(line: str, width: int) -> list[str]:
+def _parted(cells: list[str]) -> list[str]:
+    """The cells; two that ran together where a terminal wrapped the line ("NODEPIX", "NV18SYS") are two again."""
+    return [part for cell in cells for part in (_LINKS.findall(cell) if _GLUED.fullmatch(cell) else [cell])]
+
+
+def _tail(line: str, width: int, wanted: int) -> list[str]:
     """The affinity cells after the matrix: separated by tabs as printed, by blanks in copies."""
     cells = [cell.strip() for cell in line.split("\t")]
     if len(cells) > width + 1:
         return cells[width + 1 :]
-    return line.split()[width + 1 :]
+    parts = _parted(line.split())[width + 1 :]
+    return parts if len(parts) == wanted else []
 
 
 def _keep(found: dict[str, str], label: str, value: str | None) -> None:

@@ -9,8 +9,8 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from . import ToolOutputError
-from .scalars import count, items, load_json, looks_like_json, mapping, once, plain, words
+from . import ToolOutputError, looks_like_json
+from .scalars import count, items, load_json, mapping, once, plain, words
 
 _KELVIN = 273
 _PERFORMANCE = ("best", "better", "good", "degraded")

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 
-from . import ToolOutputError
+from . import ToolOutputError, looks_like_json
 from .nvme_devices import Found, NvmeController, NvmeList, NvmeSubsystem, read_controller
 from .nvme_list_text import list_from_text
-from .scalars import items, load_json, looks_like_json, mapping, words
+from .scalars import items, load_json, mapping, words
 
 
 def parse_list(text: str) -> NvmeList:

@@ -36,10 +36,15 @@ def list_from_text(text: str) -> NvmeList:
     return NvmeList(namespaces, result.controllers, result.hidden)
 
 
-def _readable(table: Table) -> tuple[dict[str, str], ...]:
-    if table.unread:
-        raise ToolOutputError("a row does not fit the columns: " + table.unread[0].strip()[:60])
-    return table.rows
+_NODE = re.compile(r"\s*(?:/dev/)?(?:nvme|ng)[0-9]")
+
+
+def _readable(table: Table) -> list[dict[str, str]]:
+    """The rows of devices; what else stands under the table is a prompt or a message."""
+    unread = [line for line in table.unread if _NODE.match(line)]
+    if unread:
+        raise ToolOutputError("a row does not fit the columns: " + unread[0].strip()[:60])
+    return [row for row in table.rows if _NODE.match(row["Node"])]
 
 
 def _entry(row: dict[str, str]) -> dict[str, object]:

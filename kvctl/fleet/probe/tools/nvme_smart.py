@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from . import ToolOutputError
-from .scalars import boolean, count, integer, load_json, looks_like_json, mapping, once, plain
+from . import ToolOutputError, looks_like_json
+from .scalars import boolean, count, integer, load_json, mapping, once, plain
 
 WARNINGS = (
     "available spare is below its threshold",

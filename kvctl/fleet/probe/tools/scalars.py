@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 
-from . import ToolOutputError
+from . import ToolOutputError, json_document
 
 # Thousands separators of the locales the tools honour; Indian grouping (12,34,567) has pairs in front.
 _GROUPED = re.compile(
@@ -24,20 +23,9 @@ def plain(text: str) -> str:
 
 
 def load_json(text: str) -> object:
-    """The JSON document in `text`, after any warning lines that the tool printed before it."""
-    start = re.search(r"^[ \t\ufeff]*[\[{]", text, re.MULTILINE)
-    if start is None:
-        raise ToolOutputError("no JSON document")
-    try:
-        return json.loads(text[start.start() :].lstrip("\ufeff \t"), parse_constant=lambda _name: None)
-    except RecursionError:
-        raise ToolOutputError("JSON nested too deeply") from None
-    except ValueError as error:
-        raise ToolOutputError("broken JSON: {}".format(error)) from None
-
-
-def looks_like_json(text: str) -> bool:
-    return text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[")
+    """The one JSON document in `text`; warnings and prompts around it are passed over."""
+    document: object = json_document(text, "the tool's")
+    return document
 
 
 def integer(value: object) -> int | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from . import ToolOutputError
+from . import ToolOutputError, looks_like_json
 from .nvme_smart import SmartLog, from_lines, from_mapping
-from .scalars import boolean, count, integer, items, load_json, looks_like_json, mapping, plain, words
+from .scalars import boolean, count, integer, items, load_json, mapping, plain, words
 
 
 @dataclass(frozen=True)

@@ -115,5 +115,3 @@ def test_a_drive_that_cannot_format_says_so(change, capsys):
 def test_worn_out_is_one_bit():
     text = nvme_print.smart_log({"smart": {"critical_warning": 4}}, as_json=True, human=True)
     assert json.loads(text)["critical_warning"]["reliability_degraded"] == 1
-
-

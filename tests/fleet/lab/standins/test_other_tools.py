@@ -68,7 +68,8 @@ def test_show_gids_equals_the_sample(hardware, sample, capsys):
     for row in rows:
         index, gid, version, netdev = row[2], row[3], row[-2], row[-1]
         store.write_sys(f"{port}/gids/{index}", gid + "\n", str(hardware))
-        store.write_sys(f"{port}/gid_attrs/types/{index}", {"v1": "IB/RoCE v1\n", "v2": "RoCE v2\n"}[version], str(hardware))
+        kind = {"v1": "IB/RoCE v1\n", "v2": "RoCE v2\n"}[version]
+        store.write_sys(f"{port}/gid_attrs/types/{index}", kind, str(hardware))
         store.write_sys(f"{port}/gid_attrs/ndevs/{index}", netdev + "\n", str(hardware))
     assert rdma_names.show_gids([]) == 0
     assert capsys.readouterr().out == sample("show_gids/single_rdma0.txt")

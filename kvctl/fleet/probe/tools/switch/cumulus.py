@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .. import ToolOutputError
+from .. import ToolOutputError, looks_like_json
 from ..ruled import cells, is_ruler, spans, tables
-from ..scalars import count, items, load_json, looks_like_json, mapping, plain, priorities, words
+from ..scalars import count, items, load_json, mapping, plain, priorities, words
 
 
 @dataclass(frozen=True)

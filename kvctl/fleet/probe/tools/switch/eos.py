@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass
 
 from .. import ToolOutputError
@@ -41,7 +42,7 @@ _WORDS = re.compile(_PORT + r"\s+(Yes|No)\b(.*)", re.IGNORECASE)
 
 def parse_pfc(text: str) -> EosPfc:
     """Ports of the table, with the switch's own settings above it."""
-    text = plain(text)
+    text = textwrap.dedent(plain(text))
     state = re.search(r"^Global PFC\s*:\s*(Enabled|Disabled)\s*$", text, re.MULTILINE)
     header = ""
     found: dict[str, EosPfcPort] = {}

@@ -9,11 +9,12 @@ table a namespace; ports do not repeat across them. N/A is a counter or setting 
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass
 from typing import TypeVar
 
 from .. import ToolOutputError
-from ..ruled import Table, is_ruler, tables
+from ..ruled import Table, tables
 from ..scalars import count, plain, priorities, words
 
 _Value = TypeVar("_Value")
@@ -138,7 +139,7 @@ def parse_pfc_asymmetric(text: str) -> PfcAsymmetric:
 
 def parse_pfcwd_config(text: str) -> PfcwdConfig:
     """`show pfcwd config`; releases before 202111 have no HISTORY column."""
-    text = plain(text)
+    text = textwrap.dedent(plain(text))
     polling = {int(value) for value in re.findall(r"^Changed polling interval to (\d{1,9})ms", text, re.M)}
     red = set(re.findall(r"^BIG_RED_SWITCH status is (\w+)", text, re.M))
     found: dict[str, PfcwdPort] = {}
@@ -183,7 +184,7 @@ def parse_pfcwd_stats(text: str) -> PfcwdStats:
 
 def parse_ecnconfig(text: str) -> EcnConfig:
     """`ecnconfig -l` or `show ecn`: profiles of WRED with their marking."""
-    parts = re.split(r"^Profile: (\S+)[ \t]*$", plain(text), flags=re.MULTILINE)
+    parts = re.split(r"^[ \t]*Profile: (\S+)[ \t]*$", plain(text), flags=re.MULTILINE)
     found: dict[str, EcnProfile] = {}
     for name, body in zip(parts[1::2], parts[2::2]):
         _add(found, name, _profile(body), port=False)
@@ -192,13 +193,16 @@ def parse_ecnconfig(text: str) -> EcnConfig:
     return EcnConfig(found)
 
 
+_PARAMETER = re.compile(r"\s*(?:ecn|wred|green|yellow|red)(?:_\w+)?\b")
+
+
 def _profile(body: str) -> EcnProfile:
     rows: dict[str, str] = {}
     for line in body.splitlines():
         match = re.fullmatch(r"\s*([a-z_]+)\s+(\S+)\s*", line)
         if match and rows.setdefault(match.group(1), match.group(2)) != match.group(2):
             raise ToolOutputError("{} is given twice with different values".format(match.group(1)))
-        if not match and line.strip() and not is_ruler(line) and rows and not line.startswith(("Namespace", "Total")):
+        if not match and rows and _PARAMETER.match(line):
             raise ToolOutputError("not a row of a profile: " + line.strip()[:40])
     numbers = {key: count(value) for key, value in rows.items()}
     ecn = rows.get("ecn")
