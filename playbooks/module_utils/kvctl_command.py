@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from .kvctl_refused import Refused
+from .kvctl_refused import FAILED, Refused
 
 Command = Dict[str, Any]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/mellanox/bin"
@@ -74,15 +74,15 @@ def run(words: List[str], timeout: float = 30.0) -> Output:
 
 
 def execute(commands: List[Command], code: str, timeout: float = 60.0) -> None:
-    """Run commands in order; the first that fails stops with `code` and what it said."""
+    """Run commands in order; the first that fails stops with `code`, one of FAILED, and what it said."""
     for command in commands:
         if "argv" in command:
             output = run(command["argv"], timeout)
             if output.rc != 0:
-                raise Refused(code, "%s failed: %s" % (show(command), output.complaint))
+                raise Refused(code, "%s: %s: %s" % (FAILED[code], show(command), output.complaint))
             continue
         try:
             with open(command["write"], "w", encoding="utf-8") as stream:
                 stream.write(command["text"])
         except OSError as error:
-            raise Refused(code, "%s failed: %s" % (show(command), error.strerror or error)) from None
+            raise Refused(code, "%s: %s: %s" % (FAILED[code], show(command), error.strerror or error)) from None

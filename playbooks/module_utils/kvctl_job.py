@@ -22,7 +22,7 @@ import zipfile
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 from .kvctl_files import CHANGE_LOCK, locked, read_json, write_atomic, write_json
-from .kvctl_refused import Refused
+from .kvctl_refused import FAILED, Refused
 from .kvctl_systemd import active, boot_id, start_transient
 
 JOBS = "/var/lib/kvctl/jobs"
@@ -163,7 +163,7 @@ def dead(key: str, result: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     why = "the unit ended without a result"
     if result is not None and result.get("boot_id") != boot_id():
         why = "the node restarted while the job ran"
-    what = "job %s: %s" % (key, why)
+    what = "%s: %s: %s" % (FAILED["KV-JOB-006"], key, why)
     return {"state": "failed", "detail": what, "code": "KV-JOB-006", "what": what, "changed": True}
 
 
@@ -199,6 +199,7 @@ def worker(key: str, work: Work) -> int:
     except Refused as refused:
         report(state="failed", detail=str(refused), **refused.as_dict())
     except Exception:  # noqa: BLE001  the result file is the only witness: every failure is written there, then shown
-        report(state="failed", code="KV-JOB-008", detail=traceback.format_exc().strip().splitlines()[-1])
+        last = traceback.format_exc().strip().splitlines()[-1]
+        report(state="failed", code="KV-JOB-008", detail="%s: %s" % (FAILED["KV-JOB-008"], last))
         traceback.print_exc()
     return 0 if state["state"] != "failed" else 1

@@ -171,7 +171,7 @@ def format_command(drive: Drive, lbaf: int) -> Command:
 
 
 def mkfs_commands(wanted: Dict[str, Any], drive: Drive) -> List[Command]:
-    """Make the file system; what `plan` allowed to destroy is wiped first, for mkfs leaves a backup GPT or RAID mark."""
+    """Make the file system, wiping first what `plan` allowed to destroy: mkfs leaves a backup GPT or a RAID mark."""
     wipe = [argv("wipefs", "--all", "--quiet", drive.device)] if drive.content.signatures else []
     identity, force = fs_uuid(wanted["serial"]), wanted.get("may_format")
     if wanted["layout"] == "xfs":

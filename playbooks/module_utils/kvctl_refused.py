@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from typing import Dict
 
+# What failed, where the rest of the message is what a tool said.
+FAILED = {
+    "KV-ROCE-020": "a setting of the class was not made",
+    "KV-NET-023": "the watch over the change was not set up",
+    "KV-HOST-004": "a kernel module was not loaded",
+    "KV-HOST-006": "a timer was not switched",
+    "KV-JOB-006": "a job on the node was cut short",
+    "KV-JOB-008": "a job on the node failed by itself",
+    "KV-JOB-009": "a job on the node failed",
+    "KV-NVME-025": "the drive's queue was not set",
+    "KV-NVME-026": "the drive's file system was not mounted",
+    "KV-NVME-027": "the drive's file system was not unmounted",
+}
+
 
 class Refused(Exception):
     """Nothing was changed, or what was changed has been put back, unless `what` says otherwise."""

@@ -381,18 +381,23 @@ def test_a_sysctl_that_is_read_only_is_a_failure(host: Host) -> None:
     assert "tcp_ecn" not in host.sh("cat /etc/sysctl.d/90-kvctl.conf", check=False)
 
 
-def test_kvnoded_puts_a_drifted_class_back_and_touches_nothing_else(host: Host) -> None:
+def test_kvnoded_remembers_drift_and_puts_the_class_back_after_a_flap(host: Host) -> None:
     assert host.step("roce", ROCE).rc == 0
     assert host.step("node", NODE).rc == 0
     drifts = host.metric(f'kvctl_class_drift_total{{interface="{NETDEV}"}}')
     host.sh("ip link set eth0 mtu 1400")
     host.sh(f"{NO_PFC}; ip link set {NETDEV} mtu 1500")
-    until(lambda: "enabled     0   0   0   1" in host.sh(f"mlnx_qos -i {NETDEV}"))
+    until(lambda: host.metric(f'kvctl_class_drift_total{{interface="{NETDEV}"}}') == drifts + 1)
+    assert host.metric(f'kvctl_class_ok{{interface="{NETDEV}"}}') == 0
+    assert "mtu 1500" in host.sh(f"ip -o link show {NETDEV}"), "a live setting is left for a reviewed change"
+    for state in ("down", "up"):
+        subprocess.run(host.inside("ip", "link", "set", f"r-{host.node.name}", state), check=True)
+        until(lambda up=state == "up": host.metric(f'kvctl_link_up{{interface="{NETDEV}"}}') == up)
+    until(lambda: host.metric(f'kvctl_class_ok{{interface="{NETDEV}"}}') == 1)
+    assert "enabled     0   0   0   1" in host.sh(f"mlnx_qos -i {NETDEV}")
     assert "mtu 9000" in host.sh(f"ip -o link show {NETDEV}")
     assert "mtu 1400" in host.sh("ip -o link show eth0"), "it is not in class.json"
     host.sh("ip link set eth0 mtu 1500")
-    until(lambda: host.metric(f'kvctl_class_drift_total{{interface="{NETDEV}"}}') == drifts + 1)
-    until(lambda: host.metric(f'kvctl_class_ok{{interface="{NETDEV}"}}') == 1)
 
 
 def test_kvnoded_counts_and_remembers_a_flap(host: Host) -> None:

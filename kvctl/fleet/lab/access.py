@@ -1,5 +1,6 @@
 """How to reach a lab host by hand."""
 
+import shlex
 from collections.abc import Sequence
 
 from kvctl.fleet.lab import lifecycle, network, requirements
@@ -20,4 +21,5 @@ def ssh_argv(layout: Layout, name: str, command: Sequence[str] = ()) -> list[str
     line = ["nsenter", f"--net={network.RUN / layout.name}", "ssh", "-F", "none"]
     for key, value in options.items():
         line += ["-o", f"{key}={value}"]
-    return [*line, f"root@{node.address}", *command]
+    # ssh joins the words with blanks and hands them to a shell
+    return [*line, f"root@{node.address}", *([shlex.join(command)] if len(command) > 1 else command)]

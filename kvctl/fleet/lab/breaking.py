@@ -16,6 +16,8 @@ from kvctl.fleet.lab.state import LabState
 from kvctl.fleet.lab.watcher import TABLE
 from kvctl.types.errors import KvctlError, UsageError
 
+UNMOUNT = 'findmnt --noheadings --raw --output TARGET --source "$1" | xargs --no-run-if-empty umount'
+
 
 def fault_named(name: str, node: LabNode) -> Fault:
     """KV-LAB-016 for a fault that does not exist, or that this node cannot have."""
@@ -38,7 +40,9 @@ def change(layout: Layout, node: LabNode, fault: Fault, *, mend: bool) -> None:
     """Make one fault, or put right what it made wrong: first the real thing, then the simulated one."""
     at = str(layout.hardware(node.name))
     if fault.name == "lba-512":
-        drive = next(iter(hardware.drives(layout, node).values()))
+        name, drive = next(iter(hardware.drives(layout, node).items()))
+        # As when a spare with the factory's format is put in: whatever was mounted went with the old drive.
+        host.run_inside(layout, node.name, ["sh", "-c", UNMOUNT, "sh", f"/dev/{name}"])
         loops.reformat(drive.device, 4096 if mend else 512)
     faults.apply(fault, at, mend=mend)
     if fault.name == "mtu":

@@ -153,7 +153,9 @@ def gids(node: LabNode, mac: str) -> list[list[str]]:
 
 def drive(node: LabNode, index: int, loop_minor: int) -> dict[str, Any]:
     """One NVMe drive over a loop device; `index` counts from 0 on the node."""
-    serial = f"S6XLNE0W{node.unique:04d}{index:02d}"
+    # The lab's own number is part of it: file systems of two labs share this kernel, which mounts a UUID once.
+    lab = int(node.rail_address.split(".")[1])
+    serial = f"S6XLN{lab:03d}{node.unique:04d}{index:02d}"
     unique = hashlib.sha256(serial.encode()).hexdigest()
     bus = 0x81 + index
     address = f"0000:{bus:02x}:00.0"

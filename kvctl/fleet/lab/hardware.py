@@ -28,13 +28,17 @@ MODULES = {
     "storage": ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "nvme", "nvme_core", "rdma_cm", "rdma_ucm"],
     "gpu": ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "nvidia", "nvidia_peermem", "rdma_cm", "rdma_ucm"],
 }
-REFRESH_UNIT = """[Unit]
+DEVICES_UNIT = """[Unit]
 Description=Device database of a kvctl lab host
 DefaultDependencies=no
+Before=sysinit.target
 
 [Service]
-Type=oneshot
 ExecStart=/usr/lib/kvctl-lab/devices
+Restart=on-failure
+
+[Install]
+WantedBy=sysinit.target
 """
 
 
@@ -116,7 +120,7 @@ def install_files(root: Path, state: dict[str, Any]) -> None:
     write_launcher(library / "devices", "devices", "main")
     marker = {"lab": True, "simulated": [*sorted(tools), *PATHS]}
     host.write(root / "etc/kvctl-lab.json", json.dumps(marker, indent=1) + "\n")
-    install_units(root / "etc/systemd/system", state)
+    install_units(root / "etc/systemd/system")
 
 
 def commands_for(state: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -130,15 +134,10 @@ def write_launcher(path: Path, module: str, function: str) -> None:
     host.write(path, LAUNCHER.format(module=module, function=function), 0o755)
 
 
-def install_units(units: Path, state: dict[str, Any]) -> None:
-    watched = [f"/dev/{drive['namespace']}" for drive in state["drives"]]
-    watched += [f"{host.HARDWARE}/sys/class/infiniband/{nic['rdma']}/tc/1/traffic_class" for nic in state["nics"]]
-    path_unit = "[Unit]\nDescription=Writes to simulated devices of a kvctl lab host\n\n[Path]\n"
-    path_unit += "".join(f"PathChanged={path}\n" for path in watched)
-    path_unit += "Unit=kvctl-lab-devices.service\n\n[Install]\nWantedBy=paths.target\n"
-    host.write(units / "kvctl-lab-devices.service", REFRESH_UNIT)
-    host.write(units / "kvctl-lab-devices.path", path_unit)
-    link = units / "paths.target.wants/kvctl-lab-devices.path"
+def install_units(units: Path) -> None:
+    name = "kvctl-lab-devices.service"
+    host.write(units / name, DEVICES_UNIT)
+    link = units / "sysinit.target.wants" / name
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
-    link.symlink_to("/etc/systemd/system/kvctl-lab-devices.path")
+    link.symlink_to(f"/etc/systemd/system/{name}")

@@ -1,5 +1,8 @@
 """kvnoded: one loop that turns events into checks of the owned class.
 
+After a flap, a driver reload or a hot-plug the class is put back, since the device forgot it. A setting that somebody
+changed on a live link is drift: it is remembered and shown, and left for `kvctl check` and a reviewed change.
+
 `kvnoded serve` is the service. SIGTERM ends it at once, SIGHUP reads class.json again and checks everything.
 """
 
@@ -40,6 +43,7 @@ class Node:
         self.started = time.time()
         self.up: dict[str, bool] = {}
         self.due: dict[str, float] = {}
+        self.lost: set[str] = set()  # due interfaces whose device may have forgotten its class
         self.outcomes: dict[str, reapply.Outcome] = {}
         self.problem = ""
         self.next_period = 0.0
@@ -57,6 +61,7 @@ class Node:
             return
         for gone in set(self.outcomes) - set(owned):
             del self.outcomes[gone]
+            self.lost.discard(gone)
             self.numbers.forget("kvctl_class_ok", interface=gone)
         self.due = dict.fromkeys(owned, time.monotonic())
         self.next_period = time.monotonic() + PERIOD_SECONDS
@@ -65,14 +70,19 @@ class Node:
             self.numbers.add("kvctl_class_drift_total", 0, interface=netdev)
             self.note_link(watch.read_link(netdev))
 
-    def touch(self, netdev: str, delay: float = SETTLE_SECONDS) -> None:
+    def touch(self, netdev: str, delay: float = SETTLE_SECONDS, *, lost: bool = False) -> None:
         self.due[netdev] = time.monotonic() + delay
+        if lost:
+            self.lost.add(netdev)
 
     def is_owned(self, netdev: str) -> bool:
         return netdev in self.due or netdev in self.outcomes
 
     def note_link(self, link: watch.Link) -> None:
-        """Count a flap when a link that was up is not; an owned link that changed in any way is due for a check."""
+        """Count a flap when a link that was up is not; an owned link that changed in any way is due for a check.
+
+        A link that comes up again may come with the driver's defaults.
+        """
         netdev = link.netdev
         physical = (watch.NET / netdev / "device").exists()
         if not (physical or self.is_owned(netdev) or netdev in self.up):
@@ -86,7 +96,7 @@ class Node:
         elif was is False and now:
             self.history.add("up", interface=netdev)
         if self.is_owned(netdev) and link.up is not None:
-            self.touch(netdev)
+            self.touch(netdev, lost=was is False and now)
 
     def note_device(self, device: watch.Device) -> None:
         self.numbers.add("kvctl_device_events_total", subsystem=device.subsystem, action=device.action)
@@ -94,26 +104,30 @@ class Node:
             self.history.add("device", subsystem=device.subsystem, action=device.action, name=device.name)
         if device.subsystem in ("net", "infiniband") and device.action in ("add", "bind", "move"):
             for netdev in set(self.outcomes) | set(self.due):
-                self.touch(netdev)
+                self.touch(netdev, lost=True)
 
     def check(self, netdev: str) -> None:
-        outcome = reapply.ensure(netdev)
+        outcome = reapply.ensure(netdev) if netdev in self.lost else reapply.look(netdev)
         del self.due[netdev]
         if outcome.state == "busy":
             self.touch(netdev, BUSY_SECONDS)
             return
+        if outcome.ok:
+            self.lost.discard(netdev)
         before = self.outcomes.get(netdev)
         self.outcomes[netdev] = outcome
         self.numbers.set("kvctl_class_ok", outcome.ok, interface=netdev)
         self.numbers.set("kvctl_class_last_check_timestamp_seconds", time.time(), interface=netdev)
         self.numbers.set("kvctl_class_check_duration_seconds", outcome.seconds, interface=netdev)
-        if outcome.drift:
+        known = outcome.state == "drifted" and before is not None and before.drift == outcome.drift
+        if outcome.drift and not known:
             self.numbers.add("kvctl_class_drift_total", interface=netdev)
-            self.numbers.add("kvctl_class_reapplied_total", interface=netdev, result=outcome.state)
+            if outcome.state != "drifted":
+                self.numbers.add("kvctl_class_reapplied_total", interface=netdev, result=outcome.state)
             self.history.add("drift", interface=netdev, drift=outcome.drift, result=outcome.state, why=outcome.why)
         elif not outcome.ok and (before is None or before.why != outcome.why):
             self.history.add("failed", interface=netdev, why=outcome.why)
-        if not outcome.ok:
+        if outcome.state == "failed":
             self.touch(netdev, RETRY_SECONDS)
 
     def health(self) -> dict[str, Any]:

@@ -11,7 +11,10 @@ from kvctl.fleet.node import roles
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one look at an interface gave: "ok", "reapplied", "busy" (a change is under way) or "failed"."""
+    """What one look at an interface gave.
+
+    "ok", "reapplied", "drifted" (it differs and was left so), "busy" (a change is under way) or "failed".
+    """
 
     netdev: str
     state: str
@@ -27,6 +30,23 @@ class Outcome:
 def owned() -> dict[str, Any]:
     """The owned interfaces by netdev, from class.json."""
     return dict(roles.load("kvctl_class").owned())
+
+
+def look(netdev: str) -> Outcome:
+    """Compare one interface with its owned class; changes nothing."""
+    classes, files, refused = roles.load("kvctl_class"), roles.load("kvctl_files"), roles.load("kvctl_refused")
+    begun = time.monotonic()
+    try:
+        have = classes.owned()
+        if netdev not in have:
+            return Outcome(netdev, "failed", why="not owned any more")
+        with files.locked(files.CHANGE_LOCK):  # half of a change under way is not drift
+            drift = describe(classes.plan(have[netdev]).diff)
+    except refused.Refused as error:
+        state = "busy" if error.code == "KV-LOCK-001" else "failed"
+        return Outcome(netdev, state, why=str(error), seconds=time.monotonic() - begun)
+    state, why = ("drifted", "it differs from its owned class; kvctl check says how") if drift else ("ok", "")
+    return Outcome(netdev, state, drift, why, time.monotonic() - begun)
 
 
 def ensure(netdev: str) -> Outcome:

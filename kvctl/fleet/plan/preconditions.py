@@ -30,4 +30,3 @@ def read_one(facts: NodeFacts, key: str) -> str:
         drive = find_drive(facts, subject)
         return (drive.pci.or_none() or "") if drive else ""
     raise ValueError(f"no precondition is called {key!r}")
-

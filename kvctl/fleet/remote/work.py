@@ -287,7 +287,7 @@ class Work:
             label="converge",
             playbook="converge.yml",
             hosts=tuple(nodes),
-            extra={"kvctl_run": self.run, "kvctl_step": "converge", "kvctl_hosts": nodes},
+            extra={"kvctl_run": self.run, "kvctl_hosts": nodes},  # each role names its own step
             host_vars={node: {"kvctl_desired": self._plan.desired[node]} for node in nodes},
             forks=self._options.forks,
             timeout=self._options.step_timeout,

@@ -59,9 +59,11 @@ def test_a_wrong_neighbour_is_a_fault_beside_a_wrong_host():
     assert {c for c, _ in f.bad(findings)} == {"qos.pfc.host", "qos.pfc.peer"}
 
 
-def test_an_unknown_neighbour_is_a_warning():
-    finding = f.of(f.run(facts=changed("nic.qos.peer_pfc", unknown("no LLDP listener"))), "qos.pfc.peer")
-    assert (finding.verdict, finding.severity, finding.bad) == (Verdict.UNKNOWN, Severity.WARNING, False)
+@pytest.mark.parametrize(("vendor", "severity"), [("sonic", Severity.WARNING), ("none", Severity.INFO)])
+def test_an_unknown_neighbour_is_a_warning_where_a_switch_is_named(vendor, severity):
+    facts = changed("nic.qos.peer_pfc", unknown("no LLDP listener"))
+    finding = f.of(f.run(f.fabric(f.inventory(), switch_vendor=vendor), facts), "qos.pfc.peer")
+    assert (finding.verdict, finding.severity, finding.bad) == (Verdict.UNKNOWN, severity, False)
 
 
 def test_pcp_sites_need_no_dscp_map():

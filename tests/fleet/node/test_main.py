@@ -37,6 +37,7 @@ def test_going_down_is_a_flap_and_coming_up_makes_it_due(node):
     node.note_link(Link("lo", True, 1500))
     assert kinds(node) == ["flap", "up"]
     assert "lo" in node.due
+    assert node.lost == {"lo"}, "its device may have forgotten the class"
 
 
 def test_an_interface_that_went_away_is_not_checked_until_it_is_back(node):
@@ -60,6 +61,26 @@ def test_a_driver_reload_makes_every_owned_interface_due(node):
     node.outcomes["lo"] = Outcome("lo", "ok")
     node.note_device(Device("bind", "infiniband", "mlx5_0"))
     assert set(node.due) == {"lo"}
+    assert node.lost == {"lo"}
+
+
+def test_a_setting_changed_on_a_live_link_is_looked_at_and_left(node, monkeypatch):
+    seen = Outcome("lo", "drifted", "mtu 1500 -> 9000", "it differs")
+    monkeypatch.setattr(reapply, "look", lambda netdev: seen)
+    monkeypatch.setattr(reapply, "ensure", lambda netdev: pytest.fail("nobody asked for a change"))
+    for _ in range(3):
+        node.note_link(Link("lo", True, 1500))
+        node.check("lo")
+    assert kinds(node) == ["drift"]
+    assert 'kvctl_class_drift_total{interface="lo"} 1' in node.numbers.text()
+    assert 'kvctl_class_ok{interface="lo"} 0' in node.numbers.text()
+    assert "lo" not in node.due
+    monkeypatch.setattr(reapply, "ensure", lambda netdev: Outcome("lo", "reapplied", seen.drift))
+    node.note_link(Link("lo", False, 1500))
+    node.note_link(Link("lo", True, 1500))
+    node.check("lo")
+    assert node.health()["ok"]
+    assert node.lost == set()
 
 
 @pytest.mark.parametrize(
@@ -73,6 +94,7 @@ def test_a_driver_reload_makes_every_owned_interface_due(node):
 )
 def test_an_outcome_is_counted_and_remembered(node, monkeypatch, outcome, ok, events):
     monkeypatch.setattr(reapply, "ensure", lambda netdev: outcome)
+    node.touch("lo", lost=True)
     node.check("lo")
     assert f'kvctl_class_ok{{interface="lo"}} {ok}' in node.numbers.text()
     assert kinds(node) == events
@@ -83,13 +105,14 @@ def test_an_outcome_is_counted_and_remembered(node, monkeypatch, outcome, ok, ev
 def test_the_same_failure_is_remembered_once(node, monkeypatch):
     monkeypatch.setattr(reapply, "ensure", lambda netdev: Outcome("lo", "failed", "", "no tool"))
     for _ in range(3):
-        node.touch("lo")
+        node.touch("lo", lost=True)
         node.check("lo")
     assert kinds(node) == ["failed"]
 
 
 def test_a_change_under_way_is_waited_for(node, monkeypatch):
     monkeypatch.setattr(reapply, "ensure", lambda netdev: Outcome("lo", "busy"))
+    node.touch("lo", lost=True)
     node.check("lo")
     assert "lo" in node.due
     assert "kvctl_class_ok" not in node.numbers.text()
@@ -106,7 +129,7 @@ def test_a_broken_class_file_is_told_by_health_and_nothing_is_changed(node, monk
 
 
 def test_a_class_that_is_owned_no_longer_disappears(node, monkeypatch):
-    monkeypatch.setattr(reapply, "ensure", lambda netdev: Outcome("lo", "ok"))
+    monkeypatch.setattr(reapply, "look", lambda netdev: Outcome("lo", "ok"))
     node.check("lo")
     monkeypatch.setattr(reapply, "owned", dict)
     node.reload()

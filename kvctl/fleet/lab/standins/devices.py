@@ -1,17 +1,19 @@
 """In place of udevd, which needs a writable /sys: its database, its links in /dev, and systemd's device units.
 
-Run at boot and whenever something that wrote to a drive closed it; also gives the traffic class file the shape that
-the driver gives it.
+Runs as a service that waits for writes to drives; it also gives the traffic class file the shape that the driver gives
+it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 from typing import Any
 
 from . import store
 
+IN_CLOSE_WRITE = 0x8  # inotify(7)
 DATA, TAGS = "/run/udev/data", "/run/udev/tags/systemd"
 
 
@@ -136,6 +138,22 @@ def settle_traffic_class(state: dict[str, Any]) -> None:
             store.write_sys(path, "Global tclass=%d\n" % int(text))
 
 
+def watched(state: dict[str, Any]) -> list[str]:
+    paths = ["/dev/" + drive["namespace"] for drive in state["drives"]]
+    rdma = "/sys/class/infiniband/%s/tc/1/traffic_class"
+    return [*paths, *(store.sys_path(rdma % nic["rdma"]) for nic in state["nics"])]
+
+
 def main(argv: list[str]) -> int:
-    refresh()
+    """Refresh whenever somebody who wrote to one of the watched files closes it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    events = libc.inotify_init1(0)
+    if events < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "inotify")
+    for path in watched(store.load()):
+        if libc.inotify_add_watch(events, path.encode(), IN_CLOSE_WRITE) < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+    refresh()  # what was written before the watch
+    while os.read(events, 65536):
+        refresh()
     return 0

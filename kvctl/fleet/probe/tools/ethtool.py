@@ -187,6 +187,8 @@ def parse_stats(text: str) -> dict[str, int]:
     lines = [line.strip() for line in text_lines(text) if line.strip() and not is_prompt(line)]
     if not any(_STATS_HEAD.fullmatch(line) for line in lines) and not all(map(_BARE_COUNTER.fullmatch, lines)):
         reject("ethtool -S", text)
+    if lines.count("NIC statistics:") > 1:
+        raise ToolOutputError("statistics of several interfaces, or of several moments, in one text")
     counters: dict[str, int] = {}
     doubtful = set()
     for match in filter(None, map(_COUNTER.fullmatch, lines)):
@@ -259,7 +261,7 @@ def parse_module(text: str) -> EthtoolModule:
         vendor_rev=_one(values, "Vendor rev") or None,
         vendor_sn=_one(values, "Vendor SN") or None,
         date_code=_one(values, "Date code") or None,
-        copper_length=_measure(_one(values, "Length (Copper)") or _one(values, "Length (Copper or Active cable)"), "m"),
+        copper_length=_cable_length(values),
         temperature=_measure(_one(values, "Module temperature"), "degrees C"),
         voltage=_measure(_one(values, "Module voltage"), "V"),
         bias={c: ma for c, v in _channels(values, "bias current").items() if (ma := _measure(v, "mA")) is not None},
@@ -326,7 +328,7 @@ def _pairs(text: str) -> dict[str, str]:
     rows: dict[str, str] = {}
     for line in text_lines(text):
         key, colon, value = line.strip().partition(":")
-        if colon and not key.startswith("Lane "):
+        if colon and not key.startswith("Lane ") and not is_prompt(line):
             rows[key] = agree(rows.get(key), value.strip(), key)
     return rows
 
@@ -374,6 +376,14 @@ def _measure(text: str | None, unit: str) -> float | None:
     """The number before the unit in "3.2576 V" or "41.05 degrees C / 105.90 degrees F"."""
     match = re.match(rf"([+-]?[0-9.]{{1,20}}) ?{re.escape(unit)}(?: /.*)?$", text or "")
     return decimal(match.group(1)) if match else None
+
+
+def _cable_length(values: dict[str, list[str]]) -> float | None:
+    """SFF-8636's byte for it is the reach over OM4 fibre in a module that no cable is fixed to."""
+    length = _one(values, "Length (Copper)")
+    if length is None and "No separable connector" in (_one(values, "Connector") or ""):
+        length = _one(values, "Length (Copper or Active cable)")
+    return _measure(length, "m")
 
 
 def _channels(values: dict[str, list[str]], names: str) -> dict[int, str]:

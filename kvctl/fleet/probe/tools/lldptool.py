@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from . import agree, given, integer, reject, text_lines
+from . import ToolOutputError, agree, given, integer, reject, text_lines
 
 _HEADS = re.compile(r"[A-Z][\w .:'/()-]* TLV:?")
 _NICCLI_HEAD = re.compile(r"IEEE 8021QAZ .* TLV:")  # Broadcom's tool prints the same TLVs, but with a colon
@@ -89,14 +89,17 @@ def parse_tlvs(text: str) -> LldpTlvs:
 def _sections(text: str) -> dict[str, list[str]]:
     sections: dict[str, list[str]] = {}
     lines: list[str] | None = None
+    ended = False
     for raw in text_lines(text):
         line = raw.replace("\b", "").strip()
         if _NICCLI_HEAD.fullmatch(line):
             reject("lldptool", text)
         if _HEADS.fullmatch(line) and not line.startswith(("End of", "Unknown")):
+            if ended:
+                raise ToolOutputError("several LLDPDUs in one text")
             lines = sections.setdefault(line.rstrip(":"), [])
         elif line.startswith(("End of LLDPDU", "Unknown DCBX sub-TLV")):
-            lines = None
+            lines, ended = None, ended or line.startswith("End of")
         elif line and lines is not None:
             lines.append(line)
     return sections

@@ -1,7 +1,5 @@
 """`mdadm --detail`. Format: mdadm Detail.c."""
 
-
-
 from __future__ import annotations
 
 import re

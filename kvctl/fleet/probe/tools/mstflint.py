@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from . import agree, given, integer, reject, text_lines
+from . import ToolOutputError, agree, given, integer, reject, text_lines
 
 _ROW = re.compile(r"([A-Za-z][A-Za-z0-9 /().]*?):(?:\s+(.*))?")
 _VERSION = re.compile(r"[0-9]+(?:[._][0-9]+){2,4}(?:-[\w.]+)?")
@@ -118,6 +118,8 @@ def _rows(text: str) -> tuple[dict[str, str], list[str]]:
         if match is None:
             continue
         name, value = match.group(1), (match.group(2) or "").strip()
+        if name == "Image type" and _KNOWN.intersection(rows):
+            raise ToolOutputError("contradicts itself: several queries in one text")
         if name.startswith("FW Version") and number == len(lines) - 1:
             continue
         if name == "Description" and re.match(r"UID\s+GuidsNumber|Node\s+Port1|Port1\s+Port2", value):

@@ -12,8 +12,9 @@ _LINE = re.compile(r"\bNCCL (INFO|WARN|TRACE|ERROR|VERSION)\b|\bNCCL version [0-
 _HCA = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']+)'")
 _PAIR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for GPU (\S+) / HCA (\S+)")
 _USING = re.compile(r"NET/IB : Using (.*?)(?:; OOB|$)", re.MULTILINE)
-_DEVICE = re.compile(r"\[\d+\](?:\{[^}]*\}\s*)?([\w.-]+):(\d+)/(RoCE|IB)")
-_CHANNEL = re.compile(r"\bvia NET/(\w+)/(\d+)((?:/[A-Z]+)*)")
+_DEVICE = re.compile(r"\[\d+\](?:\{[^}]*\})?\s*([\w.-]+):(\d+)/(RoCE|IB)")
+# A proxy rank in brackets may follow the device; a plugin's name may hold a blank ("AWS Libfabric").
+_CHANNEL = re.compile(r"\bvia NET/([^/\n]+)/(\d+)(?:\(\d+\))?((?:/[A-Za-z]+)*)")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """`nvidia-smi -q -x` (DTD v10 to v13) and `nvidia-smi topo -m`."""
 
-
-
 from __future__ import annotations
 
 import re

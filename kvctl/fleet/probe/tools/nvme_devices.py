@@ -158,7 +158,7 @@ def read_namespace(entry: dict[str, object], controllers: tuple[NvmeController, 
     local, why = _local(serial, model, controllers)
     return NvmeNamespace(
         name=name,
-        device=device or "/dev/" + name,
+        device="/dev/" + name,
         generic=generic.rpartition("/")[2] if generic else None,
         nsid=count(entry.get("NSID", None if isinstance(label, str) and label == name else label)),
         serial=serial,

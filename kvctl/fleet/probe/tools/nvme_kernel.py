@@ -21,7 +21,7 @@ _KINDS = (
     ("timeout", re.compile(r"QID \d+(?: \([^)]*\))?(?: QID \d+)? timeout|\btimeout\b.*(?:QID|abort|reset)", re.I)),
     ("abort", re.compile(r"Abort status")),
     ("reset", re.compile(r"resetting controller|reset controller|frozen state error detected")),
-    ("io_error", re.compile(r"I/O [Ee]rror")),
+    ("io_error", re.compile(r"I/O [Ee]rror|\bcritical \w+ error, dev |\(sct 0x[0-9a-f]+ / sc 0x")),
     ("vanished", re.compile(r"detected capacity change from [1-9]\d* to 0\b")),
     ("pci", re.compile(r"pci function ")),
 )

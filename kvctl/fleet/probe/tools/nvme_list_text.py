@@ -17,6 +17,7 @@ _USAGE = re.compile(
     r"(?P<used>[0-9]{1,9}[.,][0-9]{1,3})\s*(?P<used_unit>[kKMGTPE]?)B\s*/\s*(?P<size>[0-9]{1,9}[.,][0-9]{1,3})\s*(?P<size_unit>[kKMGTPE]?)B"
 )
 _FORMAT = re.compile(r"(?P<lba>[0-9]{1,9})\s*(?P<unit>[KMG]?)i?B\s*\+\s*(?P<meta>[0-9]{1,9})\s*B")
+_NODE = re.compile(r"\s*(?:/dev/)?(?:nvme|ng)[0-9]")
 _SI = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -34,9 +35,6 @@ def list_from_text(text: str) -> NvmeList:
     result = found.result()
     namespaces = tuple(_rounded(item, *rows.get(item.name or "", ("", ""))) for item in result.namespaces)
     return NvmeList(namespaces, result.controllers, result.hidden)
-
-
-_NODE = re.compile(r"\s*(?:/dev/)?(?:nvme|ng)[0-9]")
 
 
 def _readable(table: Table) -> list[dict[str, str]]:
@@ -65,7 +63,7 @@ _CONTROLLER = re.compile(
 )
 _NAMESPACE = re.compile(
     r"(?:/dev/)?(?P<name>nvme[0-9]+n[0-9]+)\s+(?:(?:/dev/)?(?P<generic>ng[0-9]+n[0-9]+)\s+)?(?P<nsid>0x[0-9a-f]+|[0-9a-f]+)"
-    r"\s+(?P<usage>[0-9]+[.,][0-9]+.*?B)\s+(?P<format>[0-9]+\s*[KMG]?i?B\s*\+\s*[0-9]+\s*B)(?:\s+(?P<owners>nvme\S.*))?"
+    r"\s+(?P<usage>[0-9]+[.,][0-9]+.*?B\)?)\s+(?P<format>[0-9]+\s*[KMG]?i?B\s*\+\s*[0-9]+\s*B)(?:\s+(?P<owners>nvme\S.*))?"
 )
 
 
@@ -76,12 +74,15 @@ def _verbose(text: str, found: Found, rows: dict[str, tuple[str, str]]) -> None:
         row = line.strip()
         if row.startswith(("Subsystem ", "Device ")):
             section = "subsystem" if row[0] == "S" else "namespace" if " NSID " in row else "controller"
-            cntlid, generic = " Cntlid " in row, " Generic " in row
-        elif not row or is_ruler(row) or section in ("", "subsystem"):
+            # Columns between the name and the serial number: the controller's number; since 3.0 who manages it.
+            leading = r"(?:\S+\s+)?" if " Orchestrator " in row else ""
+            leading += r"(?:[0-9]{1,5}\s+)?" if " Cntlid " in row else ""  # left blank by kernels that do not tell
+            generic = " Generic " in row
+        elif not row or is_ruler(row) or section in ("", "subsystem") or not _NODE.match(row):
             continue
         elif section == "controller":
             match = _matched(_CONTROLLER, row)
-            known[match["name"]] = _owner(match, cntlid)
+            known[match["name"]] = _owner(match, leading)
             found.add_controller(known[match["name"]])
         else:
             match = _matched(_NAMESPACE, row)
@@ -114,8 +115,8 @@ def _nsid(value: str, generic: bool) -> int | None:
     return int(value, 16) if re.fullmatch(r"(?:0x)?[0-9a-f]{1,8}", value) else None
 
 
-def _owner(match: re.Match[str], cntlid: bool) -> NvmeController:
-    who = re.sub(r"^\S+\s+", "", match["who"]) if cntlid else match["who"]
+def _owner(match: re.Match[str], leading: str) -> NvmeController:
+    who = re.sub("^" + leading, "", match["who"])
     serial = model = firmware = None
     # Serial number, model and firmware stand in columns of 20, 40 and 8 characters.
     if len(who) > 62 and who[20] == who[61] == " ":

@@ -163,7 +163,8 @@ def _sensors(values: dict[str, object], convert: _Degrees) -> tuple[int | None, 
     for key, value in values.items():
         match = re.fullmatch(r"temperature_sensor_([1-8])", key)
         if match:
-            found[int(match.group(1))] = convert(value)
+            # Builds of 2016 print every sensor, those that are not fitted as 0.
+            found[int(match.group(1))] = None if value == "0 C" else convert(value)
     # A sensor that is not fitted is left out by the tools; its place stays, as None.
     return tuple(found.get(number) for number in range(1, max(found, default=0) + 1))
 

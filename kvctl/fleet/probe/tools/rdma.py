@@ -78,7 +78,9 @@ def _physical_state(text: str | None) -> str | None:
 def _json_links(text: str) -> tuple[RdmaLink, ...]:
     document = json_document(text, "rdma link")
     items = document if isinstance(document, list) else [document]
-    links = tuple(_json_link(item) for item in map(members, items) if isinstance(item.get("ifname"), str))
+    # Other tools name their interfaces "ifname" too; every link has its state.
+    named = [item for item in map(members, items) if isinstance(item.get("ifname"), str) and "state" in item]
+    links = tuple(map(_json_link, named))
     if any(items) and not links:
         reject("rdma link", text)
     return links

@@ -1,7 +1,5 @@
 """Tables whose columns are marked by a line of dashes under the header, as SONiC, NVUE and nvme-cli print them."""
 
-
-
 from __future__ import annotations
 
 import re

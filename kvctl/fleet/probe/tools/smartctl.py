@@ -98,21 +98,23 @@ def _from_text(text: str) -> SmartDevice:
     has_log = bool(re.search(r"^\s*(?:Critical Warning|Percentage Used):", text, re.M))
     health = from_lines(text) if has_log else None
     verdict = words(values.get("SMART overall-health self-assessment test result"))
+    # SCSI drives say "OK" or what is wrong with them, in their own words.
+    scsi = words(values.get("SMART Health Status"))
     return SmartDevice(
         protocol="NVMe" if has_log else None,
         model=words(values.get("Model Number")) or words(values.get("Device Model")),
-        serial=words(values.get("Serial Number")),
+        serial=words(values.get("Serial Number")) or words(values.get("Serial number")),
         firmware=words(values.get("Firmware Version")),
         capacity_bytes=_bytes(values, ("Namespace 1 Size/Capacity", "Total NVM Capacity", "User Capacity")),
-        lba_bytes=_text_lba(values.get("Namespace 1 Formatted LBA Size")),
+        lba_bytes=_text_lba(values.get("Namespace 1 Formatted LBA Size") or values.get("Logical block size")),
         temperature_c=health.temperature_c if health else None,
         power_on_hours=health.power_on_hours if health else None,
-        passed={"PASSED": True, "FAILED!": False}.get(verdict or ""),
+        passed={"PASSED": True, "FAILED!": False, "OK": True}.get(verdict or scsi or ""),
         health=health,
     )
 
 
-_IDENTITY = ("Model Number", "Device Model", "Serial Number", "Firmware Version")
+_IDENTITY = ("Model Number", "Device Model", "Serial Number", "Serial number", "Firmware Version")
 
 
 def _bytes(values: dict[str, str], keys: tuple[str, ...]) -> int | None:
@@ -125,5 +127,5 @@ def _bytes(values: dict[str, str], keys: tuple[str, ...]) -> int | None:
 
 
 def _text_lba(value: str | None) -> int | None:
-    size = count(value)
+    size = count((value or "").partition(" bytes")[0])
     return size if size and size >= 512 and not size & (size - 1) else None

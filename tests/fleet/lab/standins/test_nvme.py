@@ -73,9 +73,9 @@ def test_subsystems_equal_the_sample(change, sample, capsys):
 def test_id_ctrl_strings_are_padded_and_the_product_parser_reads_them(hardware, capsys):
     code, out = run(capsys, "id-ctrl", "/dev/nvme0", "-o", "json")
     assert code == 0
-    assert json.loads(out)["sn"] == "S6XLNE0W051300      "
+    assert json.loads(out)["sn"] == "S6XLN078051300      "
     read = parser.parse_id_ctrl(out)
-    assert read.serial == "S6XLNE0W051300"
+    assert read.serial == "S6XLN078051300"
     assert read.format_supported is True
     assert read.crypto_erase is True
 

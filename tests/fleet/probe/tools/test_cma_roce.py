@@ -53,3 +53,11 @@ def test_damage() -> None:
     assert_survives_damage(parse_mode, ["RoCE v2\n", "IB/RoCE v1\n"])
     assert_survives_damage(parse_tos, ["106\n"])
     assert_survives_damage(parse_traffic_class, ["Global tclass=106\n", "Global tclass=106\ntclass=184,src_addr=1\n"])
+
+
+def test_values_after_the_command_that_gave_them() -> None:
+    assert parse_tos("+ sudo cma_roce_tos -d mlx5_2 -t 106\n106\n") == 106
+    assert parse_traffic_class("op@node01:~$ cat traffic_class\nGlobal tclass=136\nop@node01:~$ ") == 136
+    assert parse_traffic_class("op@node01:~$ cat traffic_class\n\nop@node01:~$ ") is None
+    with pytest.raises(ToolOutputError):
+        parse_tos("106\n98\n")

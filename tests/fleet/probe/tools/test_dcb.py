@@ -133,3 +133,13 @@ def test_damage() -> None:
     assert_survives_damage(dcb.parse_buffer, [BUFFER, '{"buffer_size":[1,2],"total_size":3}'])
     assert_survives_damage(dcb.parse_apptrust, ["order: dscp pcp \n", '{"order":["dscp"]}'])
     assert_survives_damage(dcb.parse_dcbx, ["host ieee \n", '{"host":true}'])
+
+
+def test_two_ports_as_json_are_refused() -> None:
+    one = '{"pfc_cap":8,"prio_pfc":[false,false,false,true,false,false,false,false]}\n'
+    with pytest.raises(ToolOutputError, match="several"):
+        dcb.parse_pfc(one + one.replace("true", "false"))
+
+
+def test_an_empty_table_between_prompts() -> None:
+    assert dcb.parse_app("[root@node01 ~]# dcb app show dev ens1\n[root@node01 ~]# ").trust == "pcp"

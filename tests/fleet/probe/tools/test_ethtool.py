@@ -238,3 +238,26 @@ def test_damage() -> None:
     assert_survives_damage(ethtool.parse_module, [QSFP, SFP, sample("ethtool/m_module_sfp.txt")])
     assert_survives_damage(ethtool.parse_priv_flags, [FLAGS])
     assert_survives_damage(ethtool.parse_fec, [FEC, '[{"config":["RS"],"active":["RS"]}]'])
+
+
+def test_statistics_of_two_interfaces_are_refused() -> None:
+    text = "NIC statistics:\n     rx_prio3_pause: 4\n"
+    with pytest.raises(ToolOutputError, match="several"):
+        ethtool.parse_stats(text + "NIC statistics:\n     rx_pfc_ena_frames_pri3: 9\n")
+
+
+def test_filtered_counters_after_the_command_that_gave_them() -> None:
+    text = "op@node01:~$ ethtool -S ens1 | grep prio3\n     rx_prio3_pause: 4\n     tx_prio3_pause: 5\nop@node01:~$ "
+    assert ethtool.parse_stats(text) == {"rx_prio3_pause": 4, "tx_prio3_pause": 5}
+
+
+@pytest.mark.parametrize(
+    ("connector", "length"), [("0x0c (MPO Parallel Optic)", None), ("0x23 (No separable connector)", 30.0)]
+)
+def test_only_a_fixed_cable_has_a_length(connector: str, length: float | None) -> None:
+    text = f"""\tIdentifier                                : 0x11 (QSFP28)
+\tConnector                                 : {connector}
+\tLength (Copper or Active cable)           : 30m
+\tVendor PN                                 : EXAMPLE-SR4
+"""
+    assert ethtool.parse_module(text).copper_length == length

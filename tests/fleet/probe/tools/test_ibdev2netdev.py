@@ -45,3 +45,11 @@ def test_cut_noise_and_damage() -> None:
         assert_cut_changes_nothing(parse, text)
         assert_noise_changes_nothing(parse, text)
     assert_survives_damage(parse, [PLAIN, VERBOSE])
+
+
+def test_columns_aligned_by_column() -> None:
+    text = "mlx5_0   port  1  ==>  ens21np0     (Up)    # rail 0\nmlx5_11  port  1  ==>  ibp204s0     (Down)\n"
+    assert [(row.rdma, row.netdev, row.up) for row in parse(text)] == [
+        ("mlx5_0", "ens21np0", True),
+        ("mlx5_11", "ibp204s0", False),
+    ]

@@ -83,3 +83,9 @@ def test_cut_and_noise(path: str) -> None:
 def test_damage() -> None:
     assert_survives_damage(parse_tlvs, [sample(path) for path in ALL])
     assert_survives_damage(parse_pfc, [sample(path) for path in ALL])
+
+
+def test_two_ports_in_one_text_are_refused() -> None:
+    text = sample("lldptool/ti_ice_e810_pfc0_nonwilling.txt").replace("LTV", "TLV")
+    with pytest.raises(ToolOutputError, match="several"):
+        parse_tlvs(text + "\n" + text)

@@ -120,3 +120,8 @@ def test_mountpoints_unknown_when_the_column_is_missing() -> None:
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ToolOutputError):
         lsblk.parse(text)
+
+
+def test_messages_between_the_pairs() -> None:
+    text = 'lsblk: dm-3: failed to get device path\nNAME="sdq" TYPE="disk" SIZE="512"\nnode01:~ # \n'
+    assert [device.name for device in lsblk.parse(text).devices] == ["sdq"]

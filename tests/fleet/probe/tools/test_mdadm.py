@@ -108,3 +108,43 @@ def test_carriage_returns_of_a_terminal() -> None:
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ToolOutputError):
         mdadm.parse_detail(text)
+
+
+TWO_DEVICES = """/dev/md5:
+           Version : 1.2
+        Raid Level : raid1
+             State : {state}
+
+    Number   Major   Minor   RaidDevice State
+       0     259        1        0      active sync   /dev/nvme2n1
+       1     259        3        1      active sync   /dev/nvme3n1
+"""
+
+
+def test_messages_may_follow_the_table() -> None:
+    text = TWO_DEVICES.format(state="clean") + "mdadm: cannot open /dev/md7: No such file or directory\n"
+    found = mdadm.parse_detail(text)
+    assert [member.device for member in found.members] == ["/dev/nvme2n1", "/dev/nvme3n1"]
+    (first, second) = mdadm.parse_details(text + TWO_DEVICES.replace("md5", "md6").format(state="active"))
+    assert (first, second.device) == (found, "/dev/md6")
+
+
+def test_of_an_array_that_is_not_started_nothing_is_said_about_its_members() -> None:
+    found = mdadm.parse_detail(TWO_DEVICES.format(state="inactive"))
+    assert (found.condition, found.degraded) == ("inactive", None)
+
+
+def test_the_superblock_of_a_member_is_not_an_array() -> None:
+    text = """/dev/nvme2n1:
+          Magic : a92b4efc
+        Version : 1.2
+     Raid Level : raid1
+          State : clean
+"""
+    with pytest.raises(ToolOutputError, match="--examine"):
+        mdadm.parse_detail(text)
+
+
+def test_an_unknown_layout() -> None:
+    text = TWO_DEVICES.format(state="clean").replace("Raid Level : raid1", "Raid Level : raid0\n  Layout : -unknown-")
+    assert mdadm.parse_detail(text).layout is None

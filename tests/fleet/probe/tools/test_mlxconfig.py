@@ -87,3 +87,20 @@ def test_cut_and_noise(path: str) -> None:
 def test_damage() -> None:
     assert_survives_damage(parse_query, [sample(path) for path in ALL])
     assert_survives_damage(parse_devices, [json.dumps({"Device #1": {"tlv_configuration": {"A": {"next_value": 1}}}})])
+
+
+def test_the_answer_to_set_leaves_the_next_boot_open() -> None:
+    text = """Device #1:
+----------
+
+Device type:        ConnectX7
+Device:             51:00.0
+
+Configurations:                                          Next Boot       New
+        NUM_OF_VFS                                  4                    16
+        SRIOV_EN                                    False(0)             True(1)
+
+ Apply new Configuration? (y/n) [n] : y
+Applying... Done!
+"""
+    assert {name: row.next_boot for name, row in parse_query(text).items()} == {"NUM_OF_VFS": None, "SRIOV_EN": None}

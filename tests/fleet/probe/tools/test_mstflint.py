@@ -121,3 +121,22 @@ def test_damage() -> None:
     texts = [sample(path) for path in ALL] + [FS2, sample("mstflint/errors.txt")]
     assert_survives_damage(parse_query, texts)
     assert_survives_damage(parse_errors, texts)
+
+
+def test_a_mac_with_zeros_in_front() -> None:
+    text = """Image type:            FS4
+FW Version:            16.20.1030
+Product Version:       rel-16_20_1030
+Base GUID:             0c42a103009f1d2e        4
+Base MAC:              00000c42a19f1d2e        4
+PSID:                  MT_0000000012
+"""
+    query = parse_query(text)
+    assert (query.base_mac, query.base_guid) == ("0c42a19f1d2e", "0c42a103009f1d2e")
+
+
+def test_a_card_before_and_after_its_reset_is_refused() -> None:
+    text = sample("mstflint/q_cx6_running_differs_reset_needed.txt")
+    after = "".join(line for line in text.splitlines(True) if "Running" not in line)
+    with pytest.raises(ToolOutputError, match="several queries"):
+        parse_query(text + "\n" + after)

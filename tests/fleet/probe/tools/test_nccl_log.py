@@ -56,3 +56,14 @@ def test_log_without_evidence() -> None:
 def test_other_text_is_refused() -> None:
     with pytest.raises(ToolOutputError):
         nccl_log.parse("Traceback (most recent call last):")
+
+
+def test_proxies_plugins_and_fused_devices() -> None:
+    log = nccl_log.parse(
+        "n1:7:9 [0] NCCL INFO NET/IB : Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE} [RO]; OOB eth0:192.0.2.4<0>\n"
+        "n1:7:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 8[0] [send] via NET/IB/1(3)/GDRDMA/Shared\n"
+        "n1:7:9 [0] NCCL INFO Channel 01/0 : 1[0] -> 8[0] [send] via NET/AWS Libfabric/0/GDRDMA\n"
+        "n1:7:9 [0] NCCL INFO Channel 02/0 : 1[0] -> 8[0] [send] via NET/IB/0/GDRDMA(PCI)\n"
+    )
+    assert (log.gdr, log.channels_gdr, log.channels_without_gdr) == (True, 3, 0)
+    assert log.devices == ("mlx5_2:1", "mlx5_3:1")

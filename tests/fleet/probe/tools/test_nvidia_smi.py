@@ -127,3 +127,30 @@ def test_matrix_with_device_names_in_the_header() -> None:
 def test_a_row_that_lost_a_cell_is_refused() -> None:
     with pytest.raises(ToolOutputError):
         nvidia_smi.parse_topo(MATRIX.replace("NV18\t X ", " X "))
+
+
+def test_cells_that_ran_together_in_a_terminal() -> None:
+    text = """        GPU0    GPU1    NIC0    NIC1    CPU Affinity    NUMA Affinity   GPU NUMA ID
+GPU0     X      NV18    PIXSYS  0-15    0               N/A
+GPU1    NV18     X      NODE    SYS     0-15    0               N/A
+NIC0    PIX     NODE     X      SYS
+NIC1    SYSSYS  SYS      X
+"""
+    found = nvidia_smi.parse_topo(text)
+    assert found.links["GPU0"] == {"GPU0": "X", "GPU1": "NV18", "NIC0": "PIX", "NIC1": "SYS"}
+    assert found.links["NIC1"]["NIC1"] == "X"
+    assert (found.cpu_affinity, found.numa_affinity) == ({"GPU0": "0-15", "GPU1": "0-15"}, {"GPU0": "0", "GPU1": "0"})
+
+
+def test_affinities_behind_a_lost_cell_are_not_guessed() -> None:
+    text = """        GPU0    GPU1    NIC0    NIC1    CPU Affinity    NUMA Affinity   GPU NUMA ID
+GPU0     X      NV18    ?       2       0               N/A
+GPU1    NV18     X      NODE    SYS     0               N/A
+"""
+    found = nvidia_smi.parse_topo(text)
+    assert (found.cpu_affinity, found.numa_affinity) == ({}, {})
+
+
+def test_the_peer_to_peer_matrix_is_another_output() -> None:
+    with pytest.raises(ToolOutputError):
+        nvidia_smi.parse_topo(" \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n")

@@ -77,3 +77,11 @@ def test_every_form_of_the_log(prefix: str) -> None:
 def test_other_text_is_refused() -> None:
     with pytest.raises(ToolOutputError):
         nvme.parse_kernel_log("dmesg: read kernel buffer failed: Operation not permitted")
+
+
+def test_media_errors() -> None:
+    log = nvme.parse_kernel_log(
+        "[  71.12] blk_update_request: critical medium error, dev nvme4n1, sector 8192 op 0x0:(READ)\n"
+        "[  72.12] nvme5n1: Read(0x2) @ LBA 8192, 8 blocks, Unrecovered Read Error (sct 0x2 / sc 0x81) DNR\n"
+    )
+    assert [(event.kind, event.namespace) for event in log.events] == [("io_error", "nvme4n1"), ("io_error", "nvme5n1")]

@@ -274,3 +274,32 @@ def test_list_subsys_of_1_x_and_as_text() -> None:
     ]
     assert (text[0].nqn, text[0].host_nqn) == ("nqn.2014.08.org.nvmexpress:1 SN  MODEL", "nqn.host")
     assert nvme.parse_list_subsys("[]") == ()
+
+
+def test_a_table_without_dev_and_a_prompt_under_it() -> None:
+    text = """Node                  SN                   Model                                    Namespace Usage                      Format           FW Rev
+--------------------- -------------------- ---------------------------------------- --------- -------------------------- ---------------- --------
+nvme3n1               SN0001EXAMPLE        EXAMPLE DRIVE 512GB                      1         512.11  GB / 512.11  GB    512   B +  0 B   EX1.0
+node01:~ # exit
+"""  # noqa: E501
+    (namespace,) = nvme.parse_list(text).namespaces
+    assert (namespace.name, namespace.device, namespace.sector_size) == ("nvme3n1", "/dev/nvme3n1", 512)
+
+
+@pytest.mark.parametrize("number", ["7     ", "      "])
+def test_the_verbose_tables_of_release_3(number: str) -> None:
+    text = f"""Subsystem        Subsystem-NQN                                                                                    Controllers
+---------------- ------------------------------------------------------------------------------------------------ ----------------
+nvme-subsys2     nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000002                             nvme2
+
+Device           Orchestrator Cntlid SN                   MN                                       FR       TxPort Address        Slot   Subsystem    Namespaces
+---------------- ------------ ------ -------------------- ---------------------------------------- -------- ------ -------------- ------ ------------ ----------------
+nvme2            kernel       {number} SN0001EXAMPLE        EXAMPLE DRIVE 1TB                        EX1.0    pcie   0000:0d:00.0          nvme-subsys2 nvme2n1
+
+Device            Generic              NSID       Usage                                             Format           Controllers
+----------------- -------------------- ---------- ------------------------------------------------- ---------------- ----------------
+/dev/nvme2n1      /dev/ng2n1           0x1          1.02  TB /   1.02  TB (  953.87 GiB /  953.87 GiB) 512   B +  0 B   nvme2
+"""  # noqa: E501
+    (namespace,) = nvme.parse_list(text).namespaces
+    assert (namespace.serial, namespace.model, namespace.firmware) == ("SN0001EXAMPLE", "EXAMPLE DRIVE 1TB", "EX1.0")
+    assert (namespace.size_bytes, namespace.sector_size, namespace.local) == (1_020_000_000_000, 512, True)

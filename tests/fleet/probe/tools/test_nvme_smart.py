@@ -126,3 +126,8 @@ def test_two_drives_in_one_text_are_refused() -> None:
 def test_a_vendors_additional_log_is_refused() -> None:
     with pytest.raises(ToolOutputError):
         nvme.parse_smart_log("Additional Smart Log for NVME device:nvme0 namespace-id:ffffffff\navailable_spare : 1\n")
+
+
+def test_a_sensor_that_is_not_fitted_in_builds_of_2016() -> None:
+    text = "critical_warning : 0\ntemperature : 34 C\nTemperature Sensor 1 : 34 C\nTemperature Sensor 2 : 0 C\n"
+    assert nvme.parse_smart_log(text).sensors_c == (34, None)

@@ -53,3 +53,8 @@ def test_cut_noise_and_damage() -> None:
     assert_cut_changes_nothing(parse_link, TEXT)
     assert_noise_changes_nothing(parse_link, TEXT)
     assert_survives_damage(parse_link, [TEXT, JSON, json.dumps(json.loads(JSON), indent=1)])
+
+
+def test_the_json_of_another_tool_is_refused() -> None:
+    with pytest.raises(ToolOutputError):
+        parse_link('[{"ifname":"ens21np0","config":["RS"],"active":["RS"]}]')

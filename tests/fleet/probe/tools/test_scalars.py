@@ -68,3 +68,13 @@ def test_same_key_with_two_values_is_refused() -> None:
     assert scalars.once([("a", "1"), ("a", "1")]) == {"a": "1"}
     with pytest.raises(ToolOutputError):
         scalars.once([("a", "1"), ("a", "2")])
+
+
+@pytest.mark.parametrize("between", ["\n", "", "\nnode01# tool -o json\n"])
+def test_two_documents_are_refused(between: str) -> None:
+    with pytest.raises(ToolOutputError, match="several"):
+        scalars.load_json('{"a": 1}' + between + '{"a": 2}')
+
+
+def test_what_is_in_brackets_is_not_always_json() -> None:
+    assert scalars.load_json('[   12.345678] nvme nvme0: message\n[root@node01 ~]# tool\n{"a": 1}') == {"a": 1}

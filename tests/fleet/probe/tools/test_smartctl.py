@@ -112,3 +112,17 @@ def test_failure_to_open_is_a_message_not_a_drive() -> None:
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ToolOutputError):
         smartctl.parse(text)
+
+
+@pytest.mark.parametrize(("verdict", "passed"), [("OK", True), ("FIRMWARE IMPENDING FAILURE", None)])
+def test_the_text_of_a_scsi_drive(verdict: str, passed: bool | None) -> None:
+    found = smartctl.parse(
+        "smartctl 7.4 2023-08-01 r5530 [x86_64-linux] (local build)\n"
+        "Vendor:               EXAMPLE\n"
+        "User Capacity:        1,200,243,695,616 bytes [1.20 TB]\n"
+        "Logical block size:   512 bytes\n"
+        "Serial number:        SN0001EXAMPLE\n"
+        f"SMART Health Status: {verdict}\n"
+    )
+    assert (found.serial, found.capacity_bytes, found.lba_bytes) == ("SN0001EXAMPLE", 1_200_243_695_616, 512)
+    assert found.passed is passed

@@ -1,7 +1,5 @@
 """NVIDIA Cumulus Linux: `nv show qos roce` and `nv show interface PORT qos roce [status]`, text and -o json (NVUE)."""
 
-
-
 from __future__ import annotations
 
 import re
@@ -111,11 +109,10 @@ def _listed(value: object) -> list[dict[str, object]]:
 def _text_values(text: str) -> dict[str, str]:
     """Rows of the first table by path: two blanks of indent belong to the word above."""
     lines = [line.expandtabs().rstrip() for line in text.splitlines()]
-    number = next(
-        (at for at, line in enumerate(lines) if is_ruler(line) and at and "operational" in lines[at - 1]), None
-    )
-    if number is None:
-        raise ToolOutputError("no table with an operational column")
+    rulers = [at for at, line in enumerate(lines) if is_ruler(line) and at and "operational" in lines[at - 1]]
+    if len(rulers) != 1:
+        raise ToolOutputError("{} tables with an operational column; one was expected".format(len(rulers)))
+    number = rulers[0]
     columns = spans(lines[number])
     header = cells(lines[number - 1], columns) or []
     found: dict[str, str] = {}

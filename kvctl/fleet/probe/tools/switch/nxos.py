@@ -1,7 +1,5 @@
 """Cisco NX-OS: `show interface priority-flow-control`, brief and detail."""
 
-
-
 from __future__ import annotations
 
 import re

@@ -4,8 +4,6 @@ Format: sonic-utilities pfc/main.py, scripts/pfcstat, pfcwd/main.py, scripts/ecn
 table a namespace; ports do not repeat across them. N/A is a counter or setting that the switch does not have.
 """
 
-
-
 from __future__ import annotations
 
 import re

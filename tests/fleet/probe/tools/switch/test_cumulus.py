@@ -115,3 +115,10 @@ def test_class_that_is_not_configured_says_nothing_of_pfc() -> None:
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ToolOutputError):
         cumulus.parse_qos_roce(text)
+
+
+def test_two_ports_in_one_text_are_refused() -> None:
+    text = "        operational  applied\n------  -----------  -------\nmode    lossless\n"
+    assert cumulus.parse_qos_roce(text).mode == "lossless"
+    with pytest.raises(ToolOutputError, match="2 tables"):
+        cumulus.parse_qos_roce(text + "\n" + text)

@@ -131,3 +131,10 @@ def test_other_text_is_refused(parse: object, given: str) -> None:
     assert callable(parse)
     with pytest.raises(ToolOutputError):
         parse(given)
+
+
+def test_a_broken_row_of_a_profile_is_refused() -> None:
+    text = "Profile: EXAMPLE\n-------------------  -------\necn                  ecn_all\n"
+    assert sonic.parse_ecnconfig(text + "admin@leaf01:~$ ").profiles["EXAMPLE"].ecn == "ecn_all"
+    with pytest.raises(ToolOutputError):
+        sonic.parse_ecnconfig(text + "green_max_threshold  2097152  bytes\n")
