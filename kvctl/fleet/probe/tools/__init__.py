@@ -24,8 +24,11 @@ class ToolOutputError(ValueError):
 
 
 def text_lines(text: str) -> list[str]:
-    """The lines without terminal escapes, a byte order mark, carriage returns, NULs and trailing blanks."""
-    bare = _ESCAPES.sub("", text).lstrip("\ufeff")
+    """The lines without terminal escapes, a byte order mark, carriage returns, NULs and trailing blanks.
+
+    The no-break blanks of copies from web pages become plain ones.
+    """
+    bare = _ESCAPES.sub("", text).lstrip("\ufeff").replace("\u00a0", " ")
     return [line.replace("\r", "").replace("\x00", "").rstrip() for line in bare.split("\n")]
 
 

@@ -184,7 +184,11 @@ def parse_dcbx(text: str) -> DcbDcbx:
             if json_flag(value) is not False
         ]
     else:
-        names = " ".join(text_lines(text)).split()
+        lines = text_lines(text)
+        printed = [line for line in lines if not is_prompt(line)]
+        names = " ".join(printed).split()
+        if not names and len(printed) < len(lines):
+            reject("dcb dcbx", text)  # between two prompts a bare newline cannot be told from nothing
     if not text or any(name not in _FLAGS for name in names):
         reject("dcb dcbx", text)
     return DcbDcbx(**{flag.replace("-", "_"): flag in names for flag in _FLAGS})

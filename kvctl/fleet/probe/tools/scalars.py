@@ -19,7 +19,7 @@ _UNSAID = {"", "-", "n/a", "na", "none", "null", "unknown", "not supported", "no
 
 def plain(text: str) -> str:
     """The text without terminal escapes and carriage returns, as a session on a switch leaves them."""
-    return _ESCAPES.sub("", text).replace("\r", "").lstrip("\ufeff")
+    return _ESCAPES.sub("", text).replace("\r", "").lstrip("\ufeff").replace("\u00a0", " ")
 
 
 def load_json(text: str) -> object:

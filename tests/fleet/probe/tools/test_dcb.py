@@ -143,3 +143,10 @@ def test_two_ports_as_json_are_refused() -> None:
 
 def test_an_empty_table_between_prompts() -> None:
     assert dcb.parse_app("[root@node01 ~]# dcb app show dev ens1\n[root@node01 ~]# ").trust == "pcp"
+
+
+def test_dcbx_flags_between_prompts() -> None:
+    prompt = "[root@node01 ~]# dcb dcbx show dev ens1\n"
+    assert dcb.parse_dcbx(prompt + "host ieee\n[root@node01 ~]# ").mode == "os"
+    with pytest.raises(ToolOutputError):
+        dcb.parse_dcbx(prompt + "\n[root@node01 ~]# ")

@@ -74,5 +74,6 @@ def test_surroundings_change_nothing(name: str, path: str, before: str, after: s
 def test_line_ends_and_indentation_change_nothing(name: str, path: str) -> None:
     text = sample(path)
     assert PARSERS[name](text.replace("\n", "\r\n")) == PARSERS[name](text)
+    assert PARSERS[name](text.replace("  ", "\u00a0 ")) == PARSERS[name](text)  # as web pages keep blanks
     if name not in ("vpd", "acs"):  # these know a device's line by its first column
         assert PARSERS[name]("".join("    " + line for line in text.splitlines(True))) == PARSERS[name](text)
