@@ -12,6 +12,7 @@ from kvctl.fleet.inventory.model import Node
 from kvctl.fleet.remote.collect import Collected, collect
 from kvctl.fleet.remote.target import resolve
 from kvctl.state import fleet
+from kvctl.state.database import make_private
 from kvctl.types.facts import NodeFacts
 from kvctl.types.reports import Unreachable
 
@@ -28,6 +29,7 @@ def observe(site: Site, nodes: Iterable[Node]) -> Observation:
     """Read the nodes over SSH, all at once, and store each document or error."""
     started = time.monotonic()
     at = now()
+    make_private(site.directory)  # before anything is asked of a node
     targets = resolve(site.inventory, site.directory, nodes=[n.name for n in nodes], transport=site.transport or None)
     collected = collect(list(targets.values()), concurrency=site.concurrency, timeout=site.timeout)
     with site.database.transaction() as db:

@@ -127,9 +127,10 @@ def migrate(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def make_private(directory: Path) -> None:
-    """The state directory holds what was seen on every node: 0700."""
+    """The state directory holds what was seen on every node: 0700. KvctlError when it cannot be written."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (directory / "state.lock").open("a").close()
     except OSError as error:
         raise read_only(directory, error) from error
 

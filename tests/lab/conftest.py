@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,11 @@ class Lab:
     def bad(self) -> list[tuple[str, str]]:
         """(check, node) of every finding that needs a hand, from a fresh check."""
         return sorted({(f["check"], f["node"]) for f in self.json("check")["findings"] if f["bad"]})
+
+    def await_clean(self, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while bad := self.bad():
+            assert time.monotonic() < deadline, bad
 
     def on(self, node: str, command: str, ok: bool = True) -> str:
         """Run a command as root on a node."""

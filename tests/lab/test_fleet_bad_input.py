@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kvctl.fleet.lab import host, layout
+
 pytestmark = pytest.mark.lab
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -26,16 +28,22 @@ def edited(lab, change):
         copy.unlink()
 
 
+def inside(lab, node, script):
+    """Run a script on a node past its sshd."""
+    where = layout.from_environment(lab.env)
+    host.run_inside(where, node, ["sh", "-ec", script])
+
+
 def test_a_changed_host_key_is_refused_with_both_fingerprints(lab):
-    lab.on("storage1", "mkdir /root/k && cp -p /etc/ssh/ssh_host_* /root/k")
-    lab.on("storage1", "rm /etc/ssh/ssh_host_*; ssh-keygen -q -A; systemctl restart ssh")
+    inside(lab, "storage1", "mkdir /root/k; cp -p /etc/ssh/ssh_host_* /root/k; rm /etc/ssh/ssh_host_*; ssh-keygen -A")
     try:
+        inside(lab, "storage1", "systemctl restart ssh")
         report = lab.json("check", "--limit", "storage1", ok=(4,))
         (dead,) = report["unreachable"]
         assert dead["code"] == "KV-SSH-003"
         assert dead["why"].count("SHA256:") == 2
     finally:
-        lab.on("storage1", "cp -p /root/k/* /etc/ssh/; rm -r /root/k; systemctl restart ssh")
+        inside(lab, "storage1", "cp -p /root/k/* /etc/ssh/; rm -r /root/k; systemctl restart ssh")
     assert lab.kvctl("check", "--limit", "storage1", ok=(0,)).returncode == 0
 
 
@@ -54,7 +62,7 @@ def test_an_unknown_host_key_names_the_verb_that_enrols_it(lab, tmp_path):
 def test_a_user_without_sudo_is_said_so(lab):
     lab.on("storage2", "useradd -m plain && cp -r /root/.ssh /home/plain/ && chown -R plain: /home/plain/.ssh")
     try:
-        with edited(lab, lambda text: text.replace("name: storage2", "name: storage2\n    user: plain")) as inventory:
+        with edited(lab, lambda text: text.replace("name: storage2", "name: storage2\n  user: plain")) as inventory:
             report = lab.json("check", "-i", inventory, "--limit", "storage2", ok=(4,))
             assert [u["code"] for u in report["unreachable"]] == ["KV-SSH-005"]
     finally:

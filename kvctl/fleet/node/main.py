@@ -1,7 +1,7 @@
 """kvnoded: one loop that turns events into checks of the owned class.
 
-After a flap, a driver reload or a hot-plug the class is put back, since the device forgot it. A setting that somebody
-changed on a live link is drift: it is remembered and shown, and left for `kvctl check` and a reviewed change.
+After a boot, a flap, a driver reload or a hot-plug the class is put back, since the device forgot it. A setting that
+somebody changed on a live link is drift: it is remembered and shown, and left for `kvctl check` and a reviewed change.
 
 `kvnoded serve` is the service. SIGTERM ends it at once, SIGHUP reads class.json again and checks everything.
 """
@@ -69,6 +69,13 @@ class Node:
             self.numbers.add("kvctl_link_flaps_total", 0, interface=netdev)
             self.numbers.add("kvctl_class_drift_total", 0, interface=netdev)
             self.note_link(watch.read_link(netdev))
+
+    def begin(self, boot: str) -> None:
+        """Remember this start. The first one after a boot finds devices that forgot their class."""
+        before = [event.get("boot") for event in self.history.read() if event["kind"] == "start"]
+        if before and before[-1] != boot:
+            self.lost.update(self.due)
+        self.history.add("start", version=__version__, boot=boot)
 
     def touch(self, netdev: str, delay: float = SETTLE_SECONDS, *, lost: bool = False) -> None:
         self.due[netdev] = time.monotonic() + delay
@@ -178,6 +185,10 @@ class Node:
         return not (isinstance(event, watch.Signal) and event.name == "stop")
 
 
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
 def archive_digest() -> str:
     """SHA-256 of the archive that runs, read once; empty when kvnoded does not run from one."""
     global _digest
@@ -204,9 +215,9 @@ def serve(address: tuple[str, int]) -> int:
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))
     signal.signal(signal.SIGHUP, lambda *_: node.events.put(watch.Signal("reload")))
     node.reload()
+    node.begin(boot_id())
     prometheus.server(node.numbers, node.health, node.facts, address)
     watch.start(node.events, node.sources)
-    node.history.add("start", version=__version__)
     while node.step():
         pass
     return 0

@@ -28,6 +28,15 @@ def test_every_owned_interface_is_checked_at_start(node):
     assert set(node.due) == {"lo"}
 
 
+def test_the_first_start_after_a_boot_puts_the_class_back_and_a_restart_does_not(node):
+    node.begin("boot-1")
+    assert node.lost == set(), "the first start of all follows the role that set the class"
+    node.begin("boot-1")
+    assert node.lost == set()
+    node.begin("boot-2")
+    assert node.lost == {"lo"}
+
+
 def test_going_down_is_a_flap_and_coming_up_makes_it_due(node):
     node.due.clear()
     node.outcomes["lo"] = Outcome("lo", "ok")
