@@ -102,11 +102,11 @@ def show(report: CheckReport, show_all: bool) -> None:
     for dead in report.unreachable:
         note(f"{dead.node}: not read: {dead.code} {dead.why}. {dead.fix}")
     counts = {name: n for name, n in report.counts().items() if n}
-    real = sum(f.evidence == "simulated" for f in report.findings)
+    simulated = sum(f.evidence == "simulated" for f in report.findings)
     note(
         f"{len(report.nodes) - len(report.unreachable)} of {len(report.nodes)} nodes read in {report.seconds:.1f} s: "
         + ", ".join(f"{n} {name}" for name, n in counts.items())
-        + (f" ({real} on simulated hardware)" if real else "")
+        + (f" ({simulated} on simulated hardware)" if simulated else "")
     )
     if report.bad:
         note("next: kvctl plan")

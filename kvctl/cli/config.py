@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvctl.cli.options import inventory_option, output_option, pace_options
+from kvctl.cli.options import group_flags, inventory_option, output_option, pace_options
 from kvctl.cli.output import emit, note
 from kvctl.cli.settings import PROJECT_FILE, Settings, inventory_path, lab_dir, resolve_settings, user_file
 from kvctl.types.errors import ExitCode, UsageError
@@ -44,14 +44,14 @@ def show(origin: bool, **flags: Any) -> None:
       kvctl config show --origin
       kvctl config show -o json
     """
-    settings = resolve_settings(**flags)
+    settings = resolve_settings(**flags, **group_flags())
     rows = [
         {"setting": name, "value": _plain(item.value), **({"origin": item.origin} if origin else {})}
         for name, item in settings.items()
     ]
     about = _about(settings)
     document = {
-        "version": 1,
+        "schema": "kvctl.config/1",
         "settings": {row["setting"]: {k: v for k, v in row.items() if k != "setting"} for row in rows},
         "inventory": about,
     }
@@ -99,16 +99,24 @@ def validate(file: Path | None, **flags: Any) -> int:
         if fmt == "table":
             raise
         errors = _errors(error)
-        emit({"version": 1, "valid": False, "path": _plain(path), "errors": errors}, errors, ERROR_COLUMNS, fmt)
+        emit({"schema": VALIDATED, "valid": False, "path": _plain(path), "errors": errors}, errors, ERROR_COLUMNS, fmt)
         return int(ExitCode.USAGE)
     counts = _counts(loaded)
     note(f"{path} is valid: " + ", ".join(f"{number} {name}" for name, number in counts.items()))
-    document = {"version": 1, "valid": True, "path": str(path), "sha256": loaded.sha256, "counts": counts, "errors": []}
+    document = {
+        "schema": VALIDATED,
+        "valid": True,
+        "path": str(path),
+        "sha256": loaded.sha256,
+        "counts": counts,
+        "errors": [],
+    }
     if fmt != "table":
         emit(document, [], ERROR_COLUMNS, fmt)
     return int(ExitCode.OK)
 
 
+VALIDATED = "kvctl.config.validate/1"
 ERROR_COLUMNS = ["line", "column", "field", "code", "problem", "allowed"]
 
 
@@ -165,4 +173,4 @@ def path(**flags: Any) -> None:
         {"what": what, "exists": "yes" if place and os.access(place, os.F_OK) else "no", "path": _plain(place)}
         for what, place in paths.items()
     ]
-    emit({"version": 1, "paths": rows}, rows, ["what", "exists", "path"], settings.output.value)
+    emit({"schema": "kvctl.config.path/1", "paths": rows}, rows, ["what", "exists", "path"], settings.output.value)

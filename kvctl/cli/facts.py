@@ -1,6 +1,5 @@
 """kvctl facts: what was observed on a node, and the parsers of tool outputs on their own."""
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +8,9 @@ import click
 
 from kvctl.cli.options import complete_nodes, connect, inventory_option, output_option
 from kvctl.cli.output import emit
+from kvctl.types.codec import to_builtins
 from kvctl.types.errors import KvctlError, UsageError
-
-NOT_LOOKED_FOR = "the probe did not look for it"
+from kvctl.types.facts import NOT_LOOKED_FOR
 
 
 @click.group()
@@ -63,20 +62,7 @@ def parse(name: str, file: Any) -> None:
             why=str(error),
             fix="give the tool's whole output, as it printed it",
         ) from error
-    click.echo(json.dumps(plain(parsed), indent=2, ensure_ascii=False))
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses, sets and tuples as JSON has them. Sets are sorted, so that two runs compare equal."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return [plain(item) for item in sorted(value)]
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value
+    click.echo(json.dumps(to_builtins(parsed), indent=2))
 
 
 @command.command()
@@ -101,7 +87,7 @@ def local(fmt: str | None) -> None:
     """Read this machine, without SSH and without changing anything."""
     from kvctl.client.local import local_facts
 
-    print_facts(plain(local_facts()), fmt or "table")
+    print_facts(to_builtins(local_facts()), fmt or "table")
 
 
 def print_facts(facts: dict[str, Any], form: str) -> None:
@@ -129,4 +115,4 @@ def fact_rows(value: Any, path: str = "") -> Iterator[dict[str, str]]:
 
 
 def shorten(text: str, size: int = 44) -> str:
-    return text if len(text) <= size else text[: size - 1] + "…"
+    return text if len(text) <= size else text[: size - 3] + "..."

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import click
 
-from kvctl.cli.output import note, table
+from kvctl.cli.output import note, printable, table
 
 
 class Follower:
@@ -73,7 +73,7 @@ def summary(view: dict[str, Any]) -> str:
     ]
     head = f"run {view['id']}: {view['state']}; {view['done']} of {view['steps']} steps done, {view['changed']} changed"
     parts = [table(rows, ("step", "node", "role", "state", "detail")), head]
-    parts += [f"{n['node']}: {n['state']}{': ' + n['why'] if n['why'] else ''}" for n in view["nodes_view"]]
+    parts += [printable(f"{n['node']}: {n['state']}{': ' + n['why'] if n['why'] else ''}") for n in view["nodes_view"]]
     if view["state"] in ("interrupted", "cancelled", "failed", "partial"):
         parts.append(f"next: kvctl run resume {view['id']}; log: {view['log']}")
     return "\n".join(p for p in parts if p)

@@ -142,7 +142,13 @@ def _read(file: Path) -> list[str]:
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise UsageError("KV-INIT-004", "the list of nodes cannot be read", where=str(file), why=str(error)) from error
+        raise UsageError(
+            "KV-INIT-004",
+            "the list of nodes cannot be read",
+            where=str(file),
+            why=str(error),
+            fix="give a readable text",
+        ) from error
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     specs = [line for line in lines if line]
     if not specs:
@@ -196,4 +202,10 @@ def _write(target: Path, text: str, force: bool) -> None:
     except FileExistsError as error:
         raise _exists(target) from error
     except OSError as error:
-        raise UsageError("KV-INIT-004", "the inventory cannot be written", where=str(target), why=str(error)) from error
+        raise UsageError(
+            "KV-INIT-004",
+            "the inventory cannot be written",
+            where=str(target),
+            why=str(error),
+            fix="give -o another FILE",
+        ) from error

@@ -18,7 +18,7 @@ def command() -> None:
     \b
     Examples:
       kvctl lab up                            gpu1, storage1..3, with faults to find
-      kvctl -i /var/lib/kvctl-lab/inventory.yaml check
+      kvctl check -i /var/lib/kvctl-lab/inventory.yaml
       kvctl lab break storage1 drive-missing  plant one more fault
       kvctl lab shell storage1                look around on a node
       kvctl lab down                          leave nothing behind
@@ -57,7 +57,7 @@ def status(output: str) -> None:
 
     lab = layout.from_environment()
     nodes = [dataclasses.asdict(node) for node in lifecycle.status(lab)]
-    document = {"schema": 1, "name": lab.name, "inventory": str(lab.inventory), "nodes": nodes}
+    document = {"schema": "kvctl.lab/1", "name": lab.name, "inventory": str(lab.inventory), "nodes": nodes}
     rows = [{**node, "planted": ", ".join(node["planted"]) or "-"} for node in nodes]
     emit(document, rows, ("node", "role", "state", "address", "rail", "planted"), output)
 
@@ -115,4 +115,4 @@ def faults(output: str) -> None:
     rows = [
         {"fault": f.name, "check": f.check or "-", "roles": ",".join(f.roles), "what": f.text} for f in FAULTS.values()
     ]
-    emit({"schema": 1, "faults": rows}, rows, ("fault", "check", "roles", "what"), output)
+    emit({"schema": "kvctl.lab.faults/1", "faults": rows}, rows, ("fault", "check", "roles", "what"), output)

@@ -60,8 +60,8 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, "-V", "--version", prog_name="kvctl")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-@click.pass_context
-def command(ctx: click.Context, debug: bool) -> None:
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour on stdout. [default: auto]")
+def command(debug: bool, color: str | None) -> None:
     """Fleet, data and governance of a shared KV-cache tier on servers you own.
 
     \b
@@ -76,12 +76,13 @@ def command(ctx: click.Context, debug: bool) -> None:
     Exit codes: 0 ok, 1 failed, 2 usage, 3 a check failed, 4 unreachable,
     5 partial, 6 changes pending, 7 refused, 8 locked, 130 interrupted.
     """
-    ctx.obj = {"debug": debug}
 
 
 def report(error: KvctlError) -> int:
     """Print an error on stderr and give the exit code it carries."""
-    print(error, file=sys.stderr)  # noqa: T201
+    from kvctl.cli.output import note
+
+    note(str(error))
     return int(error.exit_code)
 
 

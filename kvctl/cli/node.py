@@ -42,8 +42,15 @@ def list_nodes(inventory: str | None, fmt: str | None) -> None:
 @command.command("trust")
 @NODES
 @inventory_option
-@click.option("-y", "--yes", is_flag=True, envvar="KVCTL_YES", help="Do not ask; compare the fingerprints yourself.")
-@click.option("--dry-run", is_flag=True, help="Show the fingerprints; enrol nothing.")
+@click.option(
+    "-y",
+    "--yes",
+    is_flag=True,
+    envvar="KVCTL_YES",
+    show_envvar=True,
+    help="Do not ask; compare the fingerprints yourself.",
+)
+@click.option("--dry-run", "--check", "dry_run", is_flag=True, help="Show the fingerprints; enrol nothing.")
 def trust(patterns: tuple[str, ...], inventory: str | None, yes: bool, dry_run: bool) -> int:
     """Show the nodes' host key fingerprints, ask, and enrol them.
 
@@ -51,7 +58,8 @@ def trust(patterns: tuple[str, ...], inventory: str | None, yes: bool, dry_run: 
     """
     client, _ = connect(inventory=inventory)
     failed = 0
-    for shown in client.host_keys(choose(client.nodes(), patterns, ())):
+    chosen = choose(client.nodes(), patterns, ())
+    for shown in client.host_keys(chosen):
         if shown.error is not None:
             note(f"{shown.node}: {shown.error.code} {shown.error.why or shown.error.what}. {shown.error.fix}")
             failed += 1
@@ -64,6 +72,8 @@ def trust(patterns: tuple[str, ...], inventory: str | None, yes: bool, dry_run: 
             raise UsageError("KV-CLI-004", "nobody is there to confirm", fix="add --yes, or run on a terminal")
         if yes or click.confirm(f"trust {shown.node}?", err=True):
             note(f"{shown.node}: {client.trust(shown)} keys enrolled")
+    if failed == len(chosen):
+        return int(ExitCode.UNREACHABLE)
     return int(ExitCode.PARTIAL if failed else ExitCode.OK)
 
 
@@ -74,14 +84,19 @@ def trust(patterns: tuple[str, ...], inventory: str | None, yes: bool, dry_run: 
 )
 @click.option("--login", default="", metavar="USER", help="User to log in as today. [default: the inventory's]")
 @click.option("--ask-password", is_flag=True, help="Ask for that user's password; it is never stored.")
+@click.option("--dry-run", "--check", "dry_run", is_flag=True, help="Say what would be installed; log in nowhere.")
 @inventory_option
-def bootstrap(node: str, key_file: Path, login: str, ask_password: bool, inventory: str | None) -> None:
+def bootstrap(node: str, key_file: Path, login: str, ask_password: bool, dry_run: bool, inventory: str | None) -> None:
     """Install a public key and, for users other than root, a sudo rule without a password.
 
     The rule is validated by visudo on the node before it takes effect. The host key must be trusted first.
     """
     client, _ = connect(inventory=inventory)
+    root = client.is_root(node)
+    if dry_run:
+        note(f"{node}: would add the key {key_file}" + ("" if root else " and a sudo rule, where they are missing"))
+        return
     password = click.prompt("password", hide_input=True, err=True) if ask_password else None
     done: Any = client.bootstrap(node, key_file.read_text(), login, password)
     key, sudo = ("added" if new else "there already" for new in (done.key_added, done.sudo_added))
-    note(f"{node}: key {key}" + ("" if client.is_root(node) else f", sudo rule {sudo}"))
+    note(f"{node}: key {key}" + ("" if root else f", sudo rule {sudo}"))

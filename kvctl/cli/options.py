@@ -75,7 +75,7 @@ def pace_options(function: F) -> F:
 
 def confirm_options(function: F) -> F:
     for option in (
-        click.option("-y", "--yes", is_flag=True, envvar="KVCTL_YES", help="Do not ask."),
+        click.option("-y", "--yes", is_flag=True, envvar="KVCTL_YES", show_envvar=True, help="Do not ask."),
         click.option("--dry-run", "--check", "dry_run", is_flag=True, help="Show what would be done; change nothing."),
         click.option("--diff", is_flag=True, help="Show each value before and after."),
     ):
@@ -91,7 +91,12 @@ def expand(limit: tuple[str, ...]) -> tuple[str, ...]:
             try:
                 lines = Path(item[1:]).read_text().splitlines()
             except (OSError, UnicodeDecodeError) as error:
-                raise UsageError("KV-CLI-001", f"--limit {item} cannot be read", why=str(error)) from error
+                raise UsageError(
+                    "KV-CLI-001",
+                    f"--limit {item} cannot be read",
+                    why=str(error),
+                    fix="@FILE names a file with one node a line",
+                ) from error
             patterns += [line.split("#")[0].strip() for line in lines]
         else:
             patterns += [part.strip() for part in item.split(",")]
@@ -101,6 +106,8 @@ def expand(limit: tuple[str, ...]) -> tuple[str, ...]:
 def choose(names: dict[str, str], limit: tuple[str, ...], roles: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the nodes (name -> role) that the selection means. An empty outcome is an error, not "all"."""
     patterns = expand(limit)
+    if limit and not patterns:
+        raise UsageError("KV-CLI-002", "--limit names no node", fix=f"nodes are {', '.join(sorted(names))}")
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             raise UsageError("KV-CLI-002", f"no node matches {pattern!r}", fix=f"nodes are {', '.join(sorted(names))}")
@@ -117,8 +124,15 @@ def choose(names: dict[str, str], limit: tuple[str, ...], roles: tuple[str, ...]
         if (not patterns or any(fnmatch.fnmatchcase(name, p) for p in patterns)) and (not roles or role in roles)
     )
     if not chosen:
-        raise UsageError("KV-CLI-002", "no node matches --limit and --role together")
+        fix = "leave one of them out, or read: kvctl node ls"
+        raise UsageError("KV-CLI-002", "no node matches --limit and --role together", fix=fix)
     return chosen
+
+
+def group_flags() -> dict[str, Any]:
+    """Settings that are options of `kvctl` itself, as they were given there; None when they were not."""
+    context = click.get_current_context(silent=True)
+    return {"color": context.find_root().params.get("color") if context else None}
 
 
 def connect(**flags: Any) -> "tuple[Direct, str]":
@@ -126,9 +140,8 @@ def connect(**flags: Any) -> "tuple[Direct, str]":
     from kvctl.cli.settings import inventory_path, resolve_settings
     from kvctl.client.direct import Direct
 
-    settings = resolve_settings(**flags)
-    if settings.color.value != "auto":
-        os.environ["KVCTL_COLOR"] = settings.color.value
+    settings = resolve_settings(**flags, **group_flags())
+    os.environ["KVCTL_COLOR"] = settings.color.value
     ssh = settings.ssh.value
     client = Direct(
         inventory_path(settings),

@@ -39,7 +39,7 @@ def emit(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], columns
 
 
 def as_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """RFC 4180 text; a cell that a spreadsheet would take for a formula is made harmless."""
+    """RFC 4180 text; what a spreadsheet would take for a formula, or a terminal for a command, is made harmless."""
     import csv
     import io
 
@@ -48,7 +48,7 @@ def as_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     writer.writerow(columns)
     for row in rows:
         cells = ["" if row.get(c) is None else str(row[c]) for c in columns]
-        writer.writerow(["'" + c if c and c[0] in "=+-@\t\r" else c for c in cells])
+        writer.writerow([printable_lines("'" + c if c and c[0] in "=+-@\t\r" else c) for c in cells])
     return out.getvalue()
 
 
@@ -95,7 +95,12 @@ def wrap(text: str, size: int) -> list[str]:
 def printable(value: Any) -> str:
     """Text from a node may hold anything; control characters never reach the terminal."""
     text = "" if value is None else str(value)
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """`printable`, with the line breaks kept."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def colored(text: str, color: str) -> str:
@@ -109,4 +114,4 @@ def colored(text: str, color: str) -> str:
 
 def note(text: str = "") -> None:
     """Narration, on stderr."""
-    click.echo(text, err=True)
+    click.echo(printable_lines(text), err=True)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from kvctl.cli.options import choose, connect, inventory_option, output_option, pace_options, selection_options
-from kvctl.cli.output import emit, note, table
+from kvctl.cli.output import colored, emit, note, printable, table
 from kvctl.types.errors import ExitCode
 from kvctl.types.plans import Plan, Step
 
@@ -38,17 +38,22 @@ def command(
       kvctl plan --limit storage2 -o json
       kvctl plan --destroy S64GNX0T500001
 
-    The plan has an id; `kvctl provision --plan ID` carries out that plan and no other.
+    The plan has an id; `kvctl provision --plan ID` carries out that plan and no other. Exits 5 when some and 4 when
+    all nodes did not answer.
     """
     client, form = connect(inventory=inventory, fmt=fmt, **pace)
     report = client.plan(choose(client.nodes(), limit, roles), frozenset(destroy))
     if form == "table":
         show(report.plan)
+        if report.plan.steps:
+            note(f"next: kvctl provision --plan {report.plan.id}")
     else:
         emit(report.document(), rows(report.plan), COLUMNS, form)
     if detailed_exitcode and report.plan.steps:
         return int(ExitCode.CHANGES_PENDING)
-    return int(ExitCode.UNREACHABLE if not report.plan.facts_at else ExitCode.OK)
+    if not report.plan.facts_at:
+        return int(ExitCode.UNREACHABLE)
+    return int(ExitCode.PARTIAL if report.plan.unreachable else ExitCode.OK)
 
 
 def rows(plan: Plan) -> list[dict[str, Any]]:
@@ -80,9 +85,23 @@ def effects(step: Step) -> str:
     return "; ".join(words)
 
 
-def show(plan: Plan, *, to_stderr: bool = False) -> None:
-    """The plan for people: one line a change, then what was not planned and why."""
-    if plan.steps:
+def as_diff(plan: Plan) -> str:
+    """Each step with its values before and after, one below the other."""
+    lines = []
+    for step in plan.steps:
+        lines.append(f"{step.id} {step.node} {step.role}" + (f" [{effects(step)}]" if effects(step) else ""))
+        for change in step.changes:
+            name = f"{change.subject} {change.name}".strip()
+            lines.append(colored(printable(f"- {name}: {change.before or '-'}"), "red"))
+            lines.append(colored(printable(f"+ {name}: {change.after or '-'}"), "green"))
+    return "\n".join(lines)
+
+
+def show(plan: Plan, *, to_stderr: bool = False, diff: bool = False) -> None:
+    """The plan for people: one line a change, or a diff; then what was not planned and why."""
+    if plan.steps and diff:
+        click.echo(as_diff(plan), err=to_stderr)
+    elif plan.steps:
         lines = [
             {
                 "step": r["step"],
@@ -105,5 +124,3 @@ def show(plan: Plan, *, to_stderr: bool = False) -> None:
     note(
         f"plan {plan.id}: {len(plan.steps)} steps on {len({s.node for s in plan.steps})} nodes; facts of {plan.created}"
     )
-    if plan.steps:
-        note(f"next: kvctl provision --plan {plan.id}")

@@ -15,7 +15,9 @@ from kvctl.cli.options import (
     pace_options,
     selection_options,
 )
-from kvctl.cli.output import note
+from kvctl.cli.output import emit, note
+from kvctl.cli.plan import COLUMNS
+from kvctl.cli.plan import rows as plan_rows
 from kvctl.cli.plan import show as show_plan
 from kvctl.cli.run import finish
 from kvctl.types.errors import ExitCode, UsageError
@@ -29,8 +31,8 @@ from kvctl.types.plans import Plan
 @click.option("--plan", "plan_id", metavar="ID", help="Carry out this plan and no other; refused when facts changed.")
 @click.option("--converge", is_flag=True, help="Run every role on every node, whatever the plan says.")
 @click.option("--destroy", multiple=True, metavar="SERIAL", help="A drive whose contents may be destroyed.")
-@click.option("--max-fail", type=click.IntRange(0), default=None, help="Start no further node after this many failed.")
-@click.option("--serial", type=click.IntRange(1), default=None, help="Change at most this many nodes at once.")
+@click.option("--max-fail", type=click.IntRange(1), default=None, help="Start no further node after this many failed.")
+@click.option("--serial", type=click.IntRange(1, 16), default=None, help="Change at most this many nodes at once.")
 @click.option("--detailed-exitcode", is_flag=True, help="With --dry-run: exit 6 when there are changes to make.")
 @confirm_options
 @output_option("table", "json")
@@ -57,6 +59,7 @@ def command(
       kvctl provision                    plan, show, ask, do
       kvctl provision --plan p-3f9c1d2e4a5b
       kvctl provision --limit storage2 --yes
+      kvctl provision --dry-run --diff   each value before and after; changes nothing
       kvctl provision --converge --yes   every role again; a settled fleet reports 0 changes
 
     Exits 0 when all is done and clean, 5 when some nodes were not reached or failed, 7 when the plan is stale, 8 when
@@ -64,17 +67,25 @@ def command(
     """
     client, form = connect(inventory=inventory, fmt=fmt, **pace)
     if plan_id and (limit or roles or destroy or converge):
-        raise UsageError("KV-CLI-005", "--plan says which nodes and drives; leave the other selections out")
+        raise UsageError(
+            "KV-CLI-005",
+            "--plan says which nodes and drives",
+            fix="leave --limit, --role, --destroy and --converge out, or make another plan: kvctl plan",
+        )
     if plan_id:
-        plan = client.renewed(plan_id).plan
+        report = client.renewed(plan_id)
     else:
-        plan = client.plan(choose(client.nodes(), limit, roles), frozenset(destroy)).plan
+        report = client.plan(choose(client.nodes(), limit, roles), frozenset(destroy))
+    plan = report.plan
+    if dry_run and form != "table":
+        emit(report.document(), plan_rows(plan), COLUMNS, form)
+    elif form == "table" or diff or not yes:
+        show_plan(plan, to_stderr=form != "table", diff=diff)
     if not plan.facts_at:
-        show_plan(plan)
         return int(ExitCode.UNREACHABLE)
-    if form == "table" or not yes:
-        show_plan(plan, to_stderr=form != "table")
     if dry_run:
+        if converge:
+            note(f"--converge would run every role on {', '.join(sorted(plan.desired))}")
         return int(ExitCode.CHANGES_PENDING if detailed_exitcode and plan.steps else ExitCode.OK)
     confirm(plan, converge, yes, site=plan.site)
     with Follower() as follow:
@@ -93,9 +104,9 @@ def confirm(plan: Plan, converge: bool, yes: bool, site: str) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError("KV-CLI-004", "nobody is there to confirm", fix="add --yes, or run on a terminal")
-    names = ", ".join(sorted({s.node for s in plan.steps} or set(plan.facts_at)))
+    nodes = sorted(plan.desired if converge else {s.node for s in plan.steps})
     if destroyed:
         note(f"this destroys the data on {', '.join(destroyed)}")
         click.prompt(f"type the site's name ({site}) to go on", type=click.Choice([site]), show_choices=False, err=True)
-    elif not click.confirm(f"change {names}?", err=True):
+    elif not click.confirm(f"change {len(nodes)} nodes: {', '.join(nodes)}?", err=True):
         raise click.Abort

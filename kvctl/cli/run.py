@@ -8,7 +8,7 @@ from kvctl.cli.follow import Follower, summary
 from kvctl.cli.options import connect, inventory_option, output_option
 from kvctl.cli.output import emit, note, table
 
-COLUMNS = ("id", "state", "started", "steps", "done", "failed", "not_done", "by")
+COLUMNS = ("id", "state", "started", "steps", "done", "failed", "not_done")
 
 
 @click.group("run")
@@ -26,9 +26,7 @@ def command() -> None:
 @command.command("ls")
 @inventory_option
 @output_option()
-@click.option(
-    "-n", "--limit", "count", type=click.IntRange(1), default=20, show_default=True, help="How many, newest first."
-)
+@click.option("-n", "--count", type=click.IntRange(1), default=20, show_default=True, help="How many, newest first.")
 def list_runs(inventory: str | None, fmt: str | None, count: int) -> None:
     """Runs, newest first."""
     client, form = connect(inventory=inventory, fmt=fmt)

@@ -45,10 +45,6 @@ class Settings:
         for name in KEYS:
             yield name, getattr(self, name)
 
-    def site_dir(self, site: str) -> Path:
-        """Where the state of one site is kept. The inventory allows no name that would lead out of it."""
-        return self.state_dir.value / site
-
     def require_inventory(self) -> Path:
         if self.inventory.value is None:
             raise UsageError(
@@ -179,7 +175,11 @@ def _setting(name: str, value: Any, origin: str, base: Path, home: Path) -> Sett
     except ValueError as error:
         shown = "".join(c if c.isprintable() else "?" for c in str(value)[:60])
         raise UsageError(
-            "KV-CFG-003", f"{name} cannot be {shown!r}", where=origin, why=f"allowed: {key.allowed}"
+            "KV-CFG-003",
+            f"{name} cannot be {shown!r}",
+            where=origin,
+            why=f"allowed: {key.allowed}",
+            fix="give one of those",
         ) from error
     if key.is_path:
         parsed = base / (home / parsed[2:] if parsed.startswith("~/") else parsed)
@@ -193,14 +193,18 @@ def _read(path: Path) -> dict[str, tuple[Any, str]]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise UsageError("KV-CFG-001", "a settings file cannot be read", where=str(path), why=str(error)) from error
+        why, fix = error.strerror or str(error), "make it readable, or move it away"
+        raise UsageError("KV-CFG-001", "a settings file cannot be read", where=str(path), why=why, fix=fix) from error
     import tomllib  # most commands run without a settings file
 
     try:
         text = raw.decode("utf-8")
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError("KV-CFG-001", "a settings file is not TOML", where=str(path), why=str(error)) from error
+        fix = 'write settings as: name = "value"'
+        raise UsageError(
+            "KV-CFG-001", "a settings file is not TOML", where=str(path), why=str(error), fix=fix
+        ) from error
     for name in values:
         if name not in KEYS:
             import difflib

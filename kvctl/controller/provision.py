@@ -69,6 +69,8 @@ def options_for(site: Site, plan: Plan, converge: bool, concurrency: int, max_fa
         converge=converge,
         finish="kvctl.controller.provision:finish",
         inventory=str(site.loaded.path.resolve()),
+        timeout=site.timeout,
+        transport=site.transport,
     )
 
 
@@ -104,7 +106,12 @@ def drain(site: Site, nodes: Iterable[str], run: str) -> None:
 
 def finish(done: Finish) -> Mapping[str, str]:
     """The supervisor's hook: node -> "" when it returns to service, else why it stays drained."""
-    site = Site(load(Path(done.options.inventory)), Path(done.options.state_dir))
+    if not done.touched:
+        return {}
+    options = done.options
+    site = Site(
+        load(Path(options.inventory)), Path(options.state_dir), timeout=options.timeout, transport=options.transport
+    )
     report, _ = check(site, site.select(tuple(done.touched)))
     reasons = {node: verdict(node, outcome, report) for node, outcome in done.touched.items()}
     set_states(site, reasons)
@@ -122,7 +129,8 @@ def verdict(node: str, outcome: str, report: CheckReport) -> str:
 
 
 def describe(finding: Finding) -> str:
-    return f"{finding.check} {finding.subject}: {finding.observed}, should be {finding.expected}".replace(" :", ":")
+    name = f"{finding.check} {finding.subject}".strip()
+    return f"{name}: {finding.observed}, should be {finding.expected}"
 
 
 def settled(site: Site, plan: Plan) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def show(directory: Path, run_id: str) -> dict[str, Any]:
 
 def cancel(directory: Path, run_id: str) -> dict[str, Any]:
     """Leave the request where the run's supervisor looks for it."""
-    from kvctl.fleet.remote.supervisor import request_cancel
+    from kvctl.fleet.remote.handle import request_cancel
 
     path = find(directory, run_id)
     request_cancel(path)

@@ -56,6 +56,8 @@ class Database:
             connection = self.connect(read_only=True)
             try:
                 yield connection
+            except duckdb.Error as error:
+                raise storage_error(self.path, error) from error
             finally:
                 connection.close()
 
@@ -66,10 +68,10 @@ class Database:
                 read_only=read_only,
                 config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "threads": "2"},
             )
+            if not read_only:
+                migrate(connection)
         except duckdb.Error as error:
             raise storage_error(self.path, error) from error
-        if not read_only:
-            migrate(connection)
         return connection
 
     @contextlib.contextmanager
@@ -80,10 +82,9 @@ class Database:
             raise read_only(self.directory, error) from error
         with handle:
             wait_for(handle, self.directory)
-            handle.seek(0)
-            handle.truncate()
-            json.dump({"pid": os.getpid()}, handle)
-            handle.flush()
+            handle.truncate(0)
+            with contextlib.suppress(OSError):  # a full disk; the pid is only for the words of whoever waits
+                os.write(handle.fileno(), json.dumps({"pid": os.getpid()}).encode())
             yield
 
 

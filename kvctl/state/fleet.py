@@ -92,16 +92,6 @@ def latest_findings(db: Connection) -> list[dict[str, Any]]:
     return [json.loads(document) | {"at": at} for document, at in rows]
 
 
-def checked_nodes(db: Connection) -> dict[str, float]:
-    """Node -> when the checks last covered it, seconds since the epoch."""
-    return dict(
-        db.execute(
-            """WITH covered AS (SELECT unnest(nodes) AS node, checked_at FROM check_runs)
-           SELECT node, epoch(max(checked_at)) FROM covered GROUP BY node"""
-        ).fetchall()
-    )
-
-
 def set_node_states(db: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Rows of node, role, state, reason, since. `since` of an unchanged state is kept."""
     for row in rows:

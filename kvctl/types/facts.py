@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+NOT_LOOKED_FOR = "the probe did not look for it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def unknown(why: str, source: str = "") -> Fact[Any]:
 
 
 def absent() -> Fact[Any]:
-    return unknown("the probe did not look for it")
+    return unknown(NOT_LOOKED_FOR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,6 @@ def test_paths_belong_to_the_place_that_names_them(
     settings = resolve_settings()
     assert settings.inventory.value == tmp_path / "config" / "kvctl" / "site.yaml"
     assert settings.state_dir.value == tmp_path / "home" / "state"
-    assert settings.site_dir("oslo") == tmp_path / "home" / "state" / "oslo"
     monkeypatch.setenv("KVCTL_INVENTORY", "other.yaml")
     assert resolve_settings().inventory.value == clean / "other.yaml"
 

@@ -1,5 +1,6 @@
 """The command as a process: exit codes, streams, no traceback, and what it does not import."""
 
+import json
 import subprocess
 import sys
 
@@ -96,3 +97,14 @@ def test_status_reads_neither_inventory_nor_checks(env, tmp_path):
     assert "no node was read yet" in first.stdout
     seen = modules("status", "-i", str(inventory), env=env)
     assert seen & {"paramiko", "pydantic", "yaml", "kvctl.fleet.checks.run", "ansible_runner"} == set()
+
+
+def test_colour_is_a_setting_of_the_group_and_says_so(env):
+    done = run("--color", "never", "config", "show", "--origin", "-o", "json", env=env)
+    assert json.loads(done.stdout)["settings"]["color"] == {"value": "never", "origin": "--color"}
+    assert run("--color", "blue", "config", "show", env=env).returncode == ExitCode.USAGE
+
+
+def test_what_an_error_quotes_cannot_drive_the_terminal(env):
+    done = run("check", "-i", "/no\x1b[2Jwhere.yaml", env=env)
+    assert "\x1b" not in done.stderr

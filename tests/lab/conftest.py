@@ -19,7 +19,7 @@ class Lab:
     """A lab that is up, and kvctl as its user would run it."""
 
     env: dict[str, str]
-    state: Path
+    state: Path  # the site's state directory
 
     def kvctl(
         self, *args: str, ok: tuple[int, ...] | None = (0,), timeout: float = 300
@@ -97,7 +97,7 @@ def lab_base() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def lab(lab_base: Path) -> Iterator[Lab]:
     """One GPU and three storage nodes, provisioned and clean."""
-    made = Lab(environment(lab_base, "kvtest"), lab_base / "kvtest-state")
+    made = Lab(environment(lab_base, "kvtest"), lab_base / "kvtest-state" / "kvtest")
     made.kvctl("lab", "down")
     made.kvctl("lab", "up", timeout=600)
     try:

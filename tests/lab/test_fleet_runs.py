@@ -45,7 +45,7 @@ def await_clean(run, seconds=30):
 
 def newest_run(lab, after):
     """The id of the run that came after the first `after` ones; None while there is none."""
-    runs = sorted((lab.state / "lab" / "runs").glob("r-*"))
+    runs = sorted((lab.state / "runs").glob("r-*"))
     return runs[-1].name if len(runs) > after else None
 
 
@@ -54,7 +54,7 @@ def newest_run(lab, after):
 def test_a_cut_run_leaves_nothing_and_is_finished_by_resume(lab, how, turn):
     moment = random.Random(f"{how}{turn}").uniform(1.0, 16.0)
     plant(lab)
-    before = len(list((lab.state / "lab" / "runs").glob("r-*")))
+    before = len(list((lab.state / "runs").glob("r-*")))
     process = lab.start("provision", "--yes")
     try:
         process.wait(moment)
@@ -82,7 +82,7 @@ def test_a_cut_run_leaves_nothing_and_is_finished_by_resume(lab, how, turn):
 def test_two_provisions_at_once(lab):
     plant(lab)
     first = lab.start("provision", "--yes")
-    lock = lab.state / "lab" / "provision.lock"
+    lock = lab.state / "provision.lock"
     deadline = time.monotonic() + 60
     second = None
     while time.monotonic() < deadline and first.poll() is None:
@@ -99,7 +99,7 @@ def test_two_provisions_at_once(lab):
 
 def test_cancel_from_another_terminal(lab):
     plant(lab)
-    before = len(list((lab.state / "lab" / "runs").glob("r-*")))
+    before = len(list((lab.state / "runs").glob("r-*")))
     first = lab.start("provision", "--yes")
     deadline = time.monotonic() + 60
     while (run := newest_run(lab, before)) is None or "step.started" not in journal(lab, run):
@@ -115,7 +115,7 @@ def test_cancel_from_another_terminal(lab):
 
 
 def journal(lab, run):
-    path = lab.state / "lab" / "runs" / run / "journal.jsonl"
+    path = lab.state / "runs" / run / "journal.jsonl"
     return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
 
 

@@ -132,3 +132,35 @@ def test_the_directory_is_private(tmp_path):
     with Database(tmp_path / "s").transaction():
         pass
     assert (tmp_path / "s").stat().st_mode & 0o077 == 0
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from kvctl.state.database import Database
+from kvctl.types.errors import KvctlError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    with Database(Path(sys.argv[1])).transaction():
+        pass
+except KvctlError as error:
+    print(error.code)
+"""
+
+
+def test_a_disk_that_takes_no_byte_is_an_error_of_the_state(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "s")], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.startswith("KV-STATE-"), done.stderr
+
+
+def test_a_table_that_is_missing_is_an_error_of_the_state_with_a_remedy(tmp_path):
+    database = Database(tmp_path)
+    with database.transaction() as db:
+        db.execute("DROP TABLE plans")
+    with pytest.raises(KvctlError) as caught, database.reading() as db:
+        fleet.plan_document(db, "latest")
+    assert caught.value.code == "KV-STATE-005"
+    assert caught.value.fix

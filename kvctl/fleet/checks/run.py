@@ -1,8 +1,7 @@
 """Runs every check over a fleet: raw outcomes, causes, waivers, order."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from fnmatch import fnmatchcase
 
@@ -139,22 +138,3 @@ def rank(f: Finding) -> tuple[bool, int, int, str, str, str]:
     if f.verdict in (Verdict.FAIL, Verdict.UNKNOWN):
         return (not f.bad, severity, verdict, f.node, f.check, f.subject)
     return (True, len(SEVERITY_ORDER) + verdict, severity, f.node, f.check, f.subject)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Counts for the last line of a report. `bad` findings make `kvctl check` exit 3."""
-
-    total: int
-    bad: int
-    by_verdict: Mapping[Verdict, int]
-    nodes: int
-
-    def count(self, verdict: Verdict) -> int:
-        return self.by_verdict.get(verdict, 0)
-
-
-def summarise(findings: Sequence[Finding]) -> Summary:
-    verdicts = Counter(f.verdict for f in findings)
-    nodes = {f.node for f in findings if f.node}
-    return Summary(len(findings), sum(f.bad for f in findings), dict(verdicts), len(nodes))

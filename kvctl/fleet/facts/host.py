@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from kvctl.fleet.facts.raw import Raw, convert
-from kvctl.types.facts import Fact, HostFacts, Service, unknown
+from kvctl.types.facts import Fact, HostFacts, Service, absent, unknown
 
 _ACS_REDIRECT = 0x04 | 0x08 | 0x10  # request redirect, completion redirect, upstream forwarding
 _DMABUF_KERNEL = (5, 12)
@@ -82,7 +82,7 @@ def _dmabuf(raw: Raw, kernel: Fact[str]) -> Fact[bool]:
 
 def _acs_redirect(raw: Raw) -> Fact[tuple[str, ...]]:
     if not isinstance(raw.at("acs"), dict):
-        return unknown("the probe did not look for it")
+        return absent()
     found = []
     for address in sorted(raw.table("acs")):
         control = raw.number("acs", address, high=0xFFFF)
@@ -113,7 +113,7 @@ def _services(text: str) -> dict[str, Service] | None:
 
 def _md_arrays(raw: Raw) -> Fact[dict[str, str]]:
     if not isinstance(raw.at("md"), dict):
-        return unknown("the probe did not look for it")
+        return absent()
     actions = {}
     for name in sorted(raw.table("md")):
         action = raw.text("md", name)

@@ -7,7 +7,7 @@ from kvctl.fleet.facts import pci, vpd
 from kvctl.fleet.facts.qos import ecn, qos
 from kvctl.fleet.facts.raw import Raw, convert, field, first
 from kvctl.fleet.facts.rdma import device_of, rdma_port
-from kvctl.types.facts import Fact, Nic, NvConfig, Pause, unknown
+from kvctl.types.facts import NOT_LOOKED_FOR, Fact, Nic, NvConfig, Pause, unknown
 
 _PSID_IN_VERSION = re.compile(r"(\S+) \(([A-Z]{2,4}_?\w{5,16})\)")
 _NO_VERSION = "the driver reports no version"
@@ -206,7 +206,7 @@ def _driver(raw: Raw, netdev: str, address: str | None) -> Fact[str]:
 def _virtual(raw: Raw, netdev: str) -> Fact[bool]:
     value = raw.at("net", netdev, "virtual_function")
     source = f"/sys/class/net/{netdev}/device/physfn"
-    return raw.fact(value, source) if isinstance(value, bool) else unknown("the probe did not look for it", source)
+    return raw.fact(value, source) if isinstance(value, bool) else unknown(NOT_LOOKED_FOR, source)
 
 
 def _speed(raw: Raw, netdev: str) -> Fact[int]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kvctl.types.facts import Fact, known, unknown
+from kvctl.types.facts import Fact, absent, known, unknown
 
 T = TypeVar("T")
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
@@ -47,7 +47,7 @@ class Raw:
         """What a leaf holds, of any type but null."""
         leaf = self.at(*path)
         if not isinstance(leaf, dict):
-            return unknown("the probe did not look for it")
+            return absent()
         source = leaf["src"] if isinstance(leaf.get("src"), str) else ""
         if isinstance(leaf.get("unknown"), str):
             return unknown(leaf["unknown"], source)

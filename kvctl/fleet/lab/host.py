@@ -30,6 +30,7 @@ def prepare(layout: Layout, node: LabNode) -> None:
     """Write what makes this host this host. Keys and the machine id of an earlier start are kept."""
     root = upper(layout, node.name)
     write(root / "etc/hostname", node.name + "\n")
+    write(root / "etc/hosts", f"127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {node.name}\n")
     write(root / "etc/machine-id", hashlib.sha256(layout.machine(node.name).encode()).hexdigest()[:32] + "\n")
     write(root / "root/.ssh/authorized_keys", layout.identity.with_suffix(".pub").read_text())
     (root / "root").chmod(0o700)

@@ -254,6 +254,7 @@ def _converse(target: Target, channel: paramiko.Channel, stdin: bytes, deadline:
         channel.shutdown_write()
     while True:
         moved = False
+        ended = channel.eof_received or channel.closed  # before the outputs are drained, or the last is lost
         if pending and channel.send_ready():
             pending = pending[channel.send(bytes(pending[:32768])) :]
             moved = True
@@ -269,7 +270,7 @@ def _converse(target: Target, channel: paramiko.Channel, stdin: bytes, deadline:
             raise failures.garbage(target, f"more than {OUTPUT_LIMIT // 1048576} MiB of output")
         if moved:
             continue
-        if channel.eof_received or channel.closed:
+        if ended:
             break
         if deadline.over:
             raise TimeoutError("the command")

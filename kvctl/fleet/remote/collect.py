@@ -17,6 +17,8 @@ from kvctl.fleet.remote.ssh import Session, as_root, bounded, connect, explain
 from kvctl.fleet.remote.target import Target
 from kvctl.types.errors import KvctlError
 
+STAMP = re.compile(r"\d{9,11}\.\d{9}")  # date +%s.%N
+
 
 @dataclass(frozen=True, slots=True)
 class Collected:
@@ -126,8 +128,8 @@ class _Round:
 def document(target: Target, result: Result) -> dict[str, Any]:
     """The probe's document out of its output, with the node's clock compared. KV-SSH-005, -006, -008, -009, -012."""
     said, _, stamp = result.err.decode("utf-8", "replace").rstrip().rpartition("\n")
-    if result.rc != 0:
-        raise explain(target, "the probe", replace(result, err=said.encode() or result.err))
+    if result.rc != 0:  # a sudo that refused printed no stamp
+        raise explain(target, "the probe", replace(result, err=said.encode()) if STAMP.fullmatch(stamp) else result)
     try:
         raw = json.loads(result.out)
     except ValueError as error:
@@ -146,7 +148,7 @@ def stamped(command: str) -> str:
 def clock_offset(stamp: str, ended_at: float) -> dict[str, Any]:
     """Node's clock minus the controller's in seconds, as one raw leaf; the answer's transit counts as offset."""
     source = "date +%s.%N against the controller's clock"
-    if not re.fullmatch(r"\d{9,11}\.\d{9}", stamp):
+    if not STAMP.fullmatch(stamp):
         return {"unknown": "date on the node did not print seconds and nanoseconds", "src": source}
     return {"v": round(float(stamp) - ended_at, 3), "src": source}
 

@@ -80,9 +80,18 @@ def resume(run_dir: Path, options: Options | None = None) -> RunHandle:
     """
     view = journal.load(run_dir)
     if view.state is journal.RunState.RUNNING:
-        raise LockedError("KV-RUN-010", f"{view.run} is running", where=str(run_dir), why=str(view.holder))
+        raise LockedError(
+            "KV-RUN-010",
+            f"{view.run} is running",
+            where=str(run_dir),
+            why=str(view.holder),
+            fix=f"kvctl run show {view.run}",
+        )
     if view.state is journal.RunState.FINISHED:
-        raise UsageError("KV-RUN-013", f"{view.run} has finished", where=str(run_dir), why="nothing is left to do")
+        fix = f"kvctl run show {view.run} tells what it did"
+        raise UsageError(
+            "KV-RUN-013", f"{view.run} has finished", where=str(run_dir), why="nothing is left to do", fix=fix
+        )
     (run_dir / journal.CANCEL).unlink(missing_ok=True)
     if options is not None:
         _write(run_dir / OPTIONS, codec.to_json(options))
@@ -144,4 +153,6 @@ def _await_ready(process: "subprocess.Popen[bytes]", run_dir: Path) -> None:
         kind = _KINDS.get(int(said["exit_code"]), KvctlError)
         raise kind(said["code"], said["what"], where=said["where"], why=said["why"], fix=said["fix"])
     log = (run_dir / LOG).read_text("utf-8", errors="replace")
-    raise KvctlError("KV-RUN-026", "the supervisor did not start", where=str(run_dir / LOG), why=log[-400:])
+    raise KvctlError(
+        "KV-RUN-026", "the supervisor did not start", where=str(run_dir / LOG), why=log[-400:], fix="read that log"
+    )

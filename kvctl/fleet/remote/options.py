@@ -29,7 +29,9 @@ class Options:
     detached: bool = False  # goes on when whoever started it ends
     observe: str = "kvctl.fleet.remote.observe:observe"
     finish: str = ""
-    inventory: str = ""  # for the finish hook: the inventory that the run was started with
+    inventory: str = ""  # for the finish hook: the inventory that the run was started with,
+    timeout: float = 60.0  # the seconds for one node's facts,
+    transport: str = ""  # and the SSH implementation; "" is the inventory's choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ from kvctl.types.plans import Plan
 __all__ = ["Finish", "Options", "RunHandle", "main", "request_cancel", "resume", "start"]
 
 _ROUND = 0.5  # seconds between looks at the cancel file
-_FINISH_PATIENCE = 15.0  # after a cancel, for the work to see it
 
 
 class LoudJournal(Journal):
@@ -53,6 +52,7 @@ class Supervisor:
     def __init__(self, run_dir: Path, plan: Plan, options: Options, log: Journal, before: RunView) -> None:
         self._dir, self._plan, self._options, self._journal = run_dir, plan, options, log
         self._work = Work(run_dir.name, run_dir, plan, options, log, before)
+        self._before = before
         self._crash: BaseException | None = None
         self._returned: dict[str, str] = {}
 
@@ -80,7 +80,19 @@ class Supervisor:
             self._crash = error
 
     def _touched(self) -> dict[str, str]:
-        return {node: self._work.outcomes.get(node, "cut") for node in sorted(self._work.touched)}
+        """What became of every node that a step was started on, now or before this run was resumed."""
+        touched = {node: self._work.outcomes.get(node, "cut") for node in sorted(self._work.touched)}
+        for node in self._done_before() - touched.keys():
+            touched[node] = "done"
+        return touched
+
+    def _done_before(self) -> set[str]:
+        """Nodes that were finished before a cut and still wait for their checks."""
+        steps = self._before.steps.values()
+        begun = {step.node for step in steps if step.state is journal.StepState.DONE}
+        rest = {step.node for step in steps if step.state is not journal.StepState.DONE}
+        returned = {node.name for node in self._before.nodes.values() if node.state == "returned"}
+        return begun - rest - returned
 
     def _attend(self, worker: threading.Thread) -> None:
         """Wait for the work's end or for a cancel, and collect orphans meanwhile."""

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kvctl.fleet.remote.collect import Program, collect
+from kvctl.fleet.remote.collect import Program, collect, document
+from kvctl.fleet.remote.result import Result
 from kvctl.fleet.remote.target import Target, resolve
+from kvctl.types.errors import UnreachableError
 
 from .conftest import Sshd, free_port
 
@@ -113,3 +115,11 @@ def test_missing_namespace_is_named(sshd: Sshd, tmp_path: Path) -> None:
     error = collect([target], timeout=5, program=saying(DOCUMENT))["n1"].error
     assert error is not None
     assert error.code == "KV-SSH-010"
+
+
+def test_a_sudo_that_refuses_is_told_apart(target: Target) -> None:
+    """sudo fails before the command prints its clock, so the last line of stderr is sudo's own."""
+    plain = replace(target, user="plain")
+    refused = Result(1, b"", b"sudo: unable to resolve host n1\nsudo: a password is required\n", 0.0)
+    with pytest.raises(UnreachableError, match="KV-SSH-005"):
+        document(plain, refused)
