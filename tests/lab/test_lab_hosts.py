@@ -32,7 +32,7 @@ def sh(lab: layout.Layout) -> Sh:
     """Run a shell script on a node over SSH; its output, or a failed test."""
 
     def run(node: str, script: str, *, ok: bool = True, stdin: bytes = b"") -> str:
-        argv = access.ssh_argv(lab, node, ["bash", "-c", shlex.quote(script)])
+        argv = access.ssh_argv(lab, node, ["bash", "-c", script])
         done = subprocess.run(argv, input=stdin, capture_output=True, timeout=120, check=False)
         if ok and done.returncode != 0:
             pytest.fail(f"{script}\nexit {done.returncode}\n{done.stdout.decode()}{done.stderr.decode()}")

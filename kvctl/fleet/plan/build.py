@@ -151,6 +151,9 @@ def describe(drive: Drive) -> list[str]:
 def make_step(node: Node, facts: NodeFacts, role: str, findings: Sequence[Finding], wanted: Mapping[str, Any]) -> Step:
     subjects = {f.subject for f in findings if f.subject}
     args = limited(wanted, subjects) if subjects and role != "node" else dict(wanted)
+    reboot = any(f.remedy.reboot for f in findings)
+    if role == "nic_firmware":
+        args["reboot"] = reboot  # the plan says so, and one node of a pool follows another
     identities = read(facts, identity_keys(args))
     return Step(
         id="",
@@ -162,7 +165,7 @@ def make_step(node: Node, facts: NodeFacts, role: str, findings: Sequence[Findin
         changes=tuple(Change(f.subject, f.check, f.observed, f.expected) for f in findings),
         because=tuple(sorted({f.check for f in findings})),
         uncut=UNCUT.get(role, Uncut.NO),
-        reboot=any(f.remedy.reboot for f in findings),
+        reboot=reboot,
         cuts_ssh=role == "roce" and any(may_carry_ssh(facts, i["netdev"]) for i in args["interfaces"]),
         destroys_data=destroyed(facts, role, findings),
     )

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,7 +71,11 @@ def start(run_dir: Path, plan: Plan, options: Options) -> RunHandle:
     run_dir.mkdir(mode=0o700, parents=True)
     _write(run_dir / PLAN, codec.to_json(plan))
     _write(run_dir / OPTIONS, codec.to_json(options))
-    return _spawn(run_dir, options)
+    try:
+        return _spawn(run_dir, options)
+    except LockedError:  # nothing was begun, so there is no run to show
+        shutil.rmtree(run_dir)
+        raise
 
 
 def resume(run_dir: Path, options: Options | None = None) -> RunHandle:

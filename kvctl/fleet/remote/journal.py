@@ -26,11 +26,11 @@ def new_run_id(now: datetime) -> str:
 
 
 def run_directories(state_dir: Path) -> list[Path]:
-    """The directories of all runs, oldest first."""
+    """The directories of all runs that began, oldest first; one without a journal was cut before it did anything."""
     root = state_dir / "runs"
     if not root.is_dir():
         return []
-    return sorted(path for path in root.iterdir() if RUN_ID.match(path.name) and path.is_dir())
+    return sorted(path for path in root.iterdir() if RUN_ID.match(path.name) and (path / FILE).is_file())
 
 
 class Journal:

@@ -86,6 +86,8 @@ def test_each_role_gets_one_step_in_the_order_that_is_safe():
     assert roce.uncut is Uncut.NETWORK
     assert not roce.cuts_ssh
     assert plan.steps[0].reboot
+    assert plan.steps[0].args["reboot"] is True, "the role may reboot only what the plan says is rebooted"
+    assert "reboot" not in roce.args
     assert roce.preconditions == {
         "host.machine_id": "f" * 32,
         "nic.pci:rail0": "0000:41:00.0",

@@ -135,6 +135,8 @@ except KvctlError as error:
 def test_runs_are_listed_oldest_first(tmp_path: Path) -> None:
     for name in ("r-20260102-000000-aaaa", "r-20260101-000000-bbbb", "note"):
         (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / journal.FILE).touch()
+    (tmp_path / "runs" / "r-20260103-000000-cccc").mkdir()  # cut before it did anything
     assert [path.name for path in journal.run_directories(tmp_path)] == [
         "r-20260101-000000-bbbb",
         "r-20260102-000000-aaaa",
