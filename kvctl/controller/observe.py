@@ -1,4 +1,4 @@
-"""Observe: probe the nodes, keep what they said, hand it on as facts."""
+"""Observe: probe the nodes and hand on what they said as facts."""
 
 import json
 import time
@@ -11,7 +11,6 @@ from kvctl.fleet.facts.build import node_facts
 from kvctl.fleet.inventory.model import Node
 from kvctl.fleet.remote.collect import Collected, collect
 from kvctl.fleet.remote.target import resolve
-from kvctl.state import fleet
 from kvctl.state.database import make_private
 from kvctl.types.facts import NodeFacts
 from kvctl.types.reports import Unreachable
@@ -23,22 +22,22 @@ class Observation:
     unreachable: tuple[Unreachable, ...]
     at: str
     seconds: float
+    rows: tuple[dict[str, Any], ...]  # of state.fleet.add_observations
 
 
 def observe(site: Site, nodes: Iterable[Node]) -> Observation:
-    """Read the nodes over SSH, all at once, and store each document or error."""
+    """Read the nodes over SSH, all at once. KvctlError when the state that this is for cannot be written."""
     started = time.monotonic()
     at = now()
     make_private(site.directory)  # before anything is asked of a node
     targets = resolve(site.inventory, site.directory, nodes=[n.name for n in nodes], transport=site.transport or None)
     collected = collect(list(targets.values()), concurrency=site.concurrency, timeout=site.timeout)
-    with site.database.transaction() as db:
-        fleet.add_observations(db, [row(node, at, one) for node, one in collected.items()])
     return Observation(
         facts={name: node_facts(name, one.raw) for name, one in collected.items() if one.raw is not None},
         unreachable=tuple(Unreachable.of(name, one.error) for name, one in collected.items() if one.error is not None),
         at=at,
         seconds=time.monotonic() - started,
+        rows=tuple(row(node, at, one) for node, one in collected.items()),
     )
 
 
@@ -51,10 +50,3 @@ def row(node: str, at: str, one: Collected) -> dict[str, Any]:
         "error_code": one.error.code if one.error else None,
         "error": str(one.error) if one.error else None,
     }
-
-
-def stored(site: Site, nth: int = 1) -> dict[str, NodeFacts]:
-    """The nth newest facts of every node that was ever read."""
-    with site.database.reading() as db:
-        documents = fleet.latest_documents(db, nth) if db else {}
-    return {name: node_facts(name, json.loads(text)) for name, text in documents.items()}

@@ -24,7 +24,7 @@ Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:\[][A-Za-z0-9_.:%\[\]-]{0,252
 
 
 class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Site(Model):

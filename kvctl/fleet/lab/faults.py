@@ -136,7 +136,7 @@ FAULTS = {
         Fault("pfc-off", "qos.pfc.host", "no priority is lossless", pfc_off, planned_class),
         Fault("trust-pcp", "qos.trust", "the NIC classifies by PCP and has no DSCP map", trust_pcp, planned_class),
         Fault("pause-on", "qos.pause", "global pause is on beside PFC", pause(True), pause(False)),
-        Fault("ecn-off", "ecn.np", "the notification point of DCQCN is off on the lossless priority", ecn(False), ecn(True)),
+        Fault("ecn-off", "ecn.np", "DCQCN's notification point is off", ecn(False), ecn(True)),
         Fault("lba-512", "nvme.lba", "one empty drive is formatted with 512-byte blocks", lba(cards.LBA_512),
               lba(cards.LBA_4096), STORAGE),
         Fault("drive-missing", "nvme.count", "one drive does not answer", gone(True), gone(False), STORAGE, True),

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import Self
 
-import paramiko
 from paramiko.ssh_exception import IncompatiblePeer, PasswordRequiredException
 
 from kvctl.fleet.remote import failures
 from kvctl.fleet.remote.dial import Deadline, Line, dial
 from kvctl.fleet.remote.hostkeys import HostKey, recorded
+from kvctl.fleet.remote.paramiko_only import paramiko
 from kvctl.fleet.remote.result import OUTPUT_LIMIT, Result
 from kvctl.fleet.remote.target import Target
 from kvctl.types.errors import KvctlError, UnreachableError

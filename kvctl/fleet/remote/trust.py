@@ -5,13 +5,13 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
 
 from kvctl.fleet.remote import failures
 from kvctl.fleet.remote.builtin import Watchdog, start
 from kvctl.fleet.remote.dial import Deadline, dial
 from kvctl.fleet.remote.hostkeys import HostKey, recorded
+from kvctl.fleet.remote.paramiko_only import paramiko
 from kvctl.fleet.remote.target import Target
 from kvctl.types.errors import UnreachableError
 
