@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kvctl.fleet.remote import failures
+from kvctl.fleet.remote.dial import Deadline
 from kvctl.fleet.remote.result import Stream
 from kvctl.fleet.remote.ssh import Result, Session, as_root, connect, explain
 from kvctl.fleet.remote.target import Target
@@ -21,7 +22,8 @@ from kvctl.types.errors import KvctlError, LockedError, UnreachableError
 
 NODE_LOCK = "/run/kvctl/lock"
 _PATIENCE = 2.0  # a reader's test of the lock lasts microseconds; a holder's lasts a run
-_BEAT = 20.0
+_BEAT = 10.0
+_LATE = 60.0  # seconds in which a lock without heartbeats has surely gone
 _RETURN_PATIENCE = 120.0  # for a node that reboots or changes its network
 _ROUND = 0.5
 
@@ -95,7 +97,7 @@ def _who(holder: dict[str, Any]) -> str:
 
 
 # Runs on the node for as long as the lock is held: Python 3.9 syntax. It ends at the end of its input, which comes when
-# the controller lets go or dies, or when no heartbeat came for three minutes, as after a controller lost its power.
+# the controller lets go or dies, or when no heartbeat came for 45 s, as after a cut path or a controller without power.
 _SCRIPT = """
 import fcntl, json, os, re, select, subprocess, sys
 holder, run, path = sys.argv[1:4]
@@ -120,7 +122,7 @@ for line in listing.splitlines():
 os.ftruncate(fd, 0)
 os.pwrite(fd, holder.encode(), 0)
 print("locked", flush=True)
-while select.select([0], [], [], 180)[0] and os.read(0, 4096):
+while select.select([0], [], [], 45)[0] and os.read(0, 4096):
     pass
 os.ftruncate(fd, 0)
 """
@@ -159,8 +161,43 @@ class NodeLock:
         self.release()
 
 
+class NodeBusyError(LockedError):
+    """The node's lock is held. `holder` is what its holder wrote; empty when it wrote nothing."""
+
+    holder: dict[str, Any]
+
+    @property
+    def ended(self) -> bool:
+        """True when the holder was a process of this machine that is no more: its heartbeat has stopped."""
+        pid = self.holder.get("pid")
+        if self.holder.get("host") != socket.gethostname() or not isinstance(pid, int):
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+
 def lock_node(target: Target, run: str, *, timeout: float = 30.0, path: str = NODE_LOCK) -> NodeLock:
-    """Connect and take the node's lock. LockedError KV-RUN-011 names the holder or the other run's unit."""
+    """Connect and take the node's lock. LockedError KV-RUN-011 names the holder or the other run's unit.
+
+    A lock whose holder ended without saying so, as when its path was cut, is waited for: it lasts as long as a
+    heartbeat may be late.
+    """
+    deadline = Deadline.after(_LATE)
+    while True:
+        try:
+            return _take(target, run, timeout, path)
+        except NodeBusyError as busy:
+            if not busy.ended or deadline.over:
+                raise
+            time.sleep(1.0)
+
+
+def _take(target: Target, run: str, timeout: float, path: str) -> NodeLock:
     session = connect(target, timeout=timeout)
     try:
         words = [shlex.quote(text) for text in (_SCRIPT.strip(), json.dumps(holder_json(run)), run, path)]
@@ -181,10 +218,12 @@ def _require(target: Target, answer: str, stream: Stream) -> None:
         return
     word, _, rest = answer.partition(" ")
     if word == "held":
-        with contextlib.suppress(ValueError):
-            holder = json.loads(rest)
-            raise _busy(target, _who(holder), f"kvctl run cancel {holder.get('run', 'RUN')}")
-        raise _busy(target, "its holder did not say who it is", "look at /run/kvctl/lock on the node")
+        holder: dict[str, Any] = {}
+        with contextlib.suppress(ValueError):  # a lock that is taken at this moment is still empty
+            written = json.loads(rest)
+            holder = written if isinstance(written, dict) else {}
+        fix = f"kvctl run cancel {holder['run']}" if "run" in holder else "look at /run/kvctl/lock on the node"
+        raise _busy(target, _who(holder), fix, holder)
     if word == "unit":
         raise _busy(target, f"the unit {rest} of another run is at work", f"wait for it: systemctl status {rest}")
     raise _unlocked(target, answer, stream)
@@ -197,8 +236,10 @@ def _unlocked(target: Target, answer: str, stream: Stream) -> KvctlError:
     return explain(target, "taking the node's lock", Result(1, b"", said.encode()))
 
 
-def _busy(target: Target, why: str, fix: str) -> LockedError:
-    return LockedError("KV-RUN-011", f"{target.node} is locked", where=failures.where(target), why=why, fix=fix)
+def _busy(target: Target, why: str, fix: str, holder: dict[str, Any] | None = None) -> NodeBusyError:
+    error = NodeBusyError("KV-RUN-011", f"{target.node} is locked", where=failures.where(target), why=why, fix=fix)
+    error.holder = holder or {}
+    return error
 
 
 class HeldNode:

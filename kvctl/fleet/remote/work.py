@@ -55,6 +55,10 @@ class Work:
             done = self._before.steps.get(step.id)
             if done is None or done.state is not StepState.DONE:
                 todo.setdefault(step.node, []).append(step)
+        if self._before.started:
+            # A supervisor that was killed swept nothing. Before anything runs: this machine may be one of the nodes.
+            begun = {step.node for step in self._before.steps.values() if step.started}
+            self.sweep([self._options.targets[node] for node in todo if node in begun])
         canary = [node for node in self._options.canary if node in todo]
         self._nodes({node: todo.pop(node) for node in canary})
         lost = [node for node in canary if self.outcomes.get(node) != "done"]
@@ -96,8 +100,6 @@ class Work:
     def _sequence(self, node: str, target: Target, steps: list[Step], held: HeldNode) -> None:
         self._journal.append("node.drained", node=node, why="kvctl is changing it")
         self.touched.add(node)
-        if self._before.started:  # a supervisor that was killed swept nothing
-            self.sweep([target])
         for position, step in enumerate(steps):
             rest = steps[position:]
             if self._stopped(rest):
