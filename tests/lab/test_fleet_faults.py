@@ -42,7 +42,8 @@ def test_a_planted_fault_is_found_alone_and_fixed(lab, fault):
     assert lab.kvctl("check", ok=(3,)).returncode == 3
     plan = lab.json("plan", ok=(0,))["plan"]
     assert {s["node"] for s in plan["steps"]} == {node}
-    assert [c["name"] for s in plan["steps"] for c in s["changes"]] == [check]
+    # a firmware step is followed by the class, which the NIC's reset takes away
+    assert {c["name"] for s in plan["steps"] for c in s["changes"]} - {"qos.class"} == {check}
     done = lab.json("provision", "--plan", plan["id"], "--yes", ok=(0,))
     assert done["state"] == "finished"
     assert done["changed"] >= 1

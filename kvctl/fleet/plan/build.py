@@ -88,7 +88,10 @@ def node_steps(
                 refusals.append(refusal)
         elif role:
             by_role[role].append(finding)
-    steps = [make_step(node, facts, role, found, wanted[role]) for role, found in by_role.items()]
+    reset = {f.subject for f in by_role["nic_firmware"]} if "nic_firmware" in by_role and "roce" in wanted else set()
+    if reset:
+        by_role["roce"]  # a reset takes the class with it, so it is set again behind the firmware
+    steps = [make_step(node, facts, role, found, wanted[role], reset) for role, found in by_role.items()]
     return steps, refusals
 
 
@@ -148,8 +151,15 @@ def describe(drive: Drive) -> list[str]:
     return lines
 
 
-def make_step(node: Node, facts: NodeFacts, role: str, findings: Sequence[Finding], wanted: Mapping[str, Any]) -> Step:
+def make_step(
+    node: Node, facts: NodeFacts, role: str, findings: Sequence[Finding], wanted: Mapping[str, Any], reset: set[str]
+) -> Step:
+    """`reset` names the interfaces whose class a firmware step of the same node takes away."""
+    changes = [Change(f.subject, f.check, f.observed, f.expected) for f in findings]
     subjects = {f.subject for f in findings if f.subject}
+    if role == "roce":
+        changes += [Change(s, "qos.class", "lost with the NIC's reset", "set again") for s in sorted(reset - subjects)]
+        subjects |= reset
     args = limited(wanted, subjects) if subjects and role != "node" else dict(wanted)
     reboot = any(f.remedy.reboot for f in findings)
     if role == "nic_firmware":
@@ -162,8 +172,8 @@ def make_step(node: Node, facts: NodeFacts, role: str, findings: Sequence[Findin
         verb="apply",
         args=args,
         preconditions={k: v for k, v in identities.items() if v},
-        changes=tuple(Change(f.subject, f.check, f.observed, f.expected) for f in findings),
-        because=tuple(sorted({f.check for f in findings})),
+        changes=tuple(changes),
+        because=tuple(sorted({f.check for f in findings})) or ("nic.fw.running",),
         uncut=UNCUT.get(role, Uncut.NO),
         reboot=reboot,
         cuts_ssh=role == "roce" and any(may_carry_ssh(facts, i["netdev"]) for i in args["interfaces"]),

@@ -95,6 +95,13 @@ def test_each_role_gets_one_step_in_the_order_that_is_safe():
     }
 
 
+def test_the_class_is_set_again_behind_a_firmware_step():
+    plan = build(inventory(), {"a": facts()}, [finding("nic.fw.running", "rail0", "nic_firmware")], created=CREATED)
+    assert [s.role for s in plan.steps] == ["nic_firmware", "roce"]
+    assert [(c.name, c.after) for c in plan.steps[1].changes] == [("qos.class", "set again")]
+    assert [i["netdev"] for i in plan.steps[1].args["interfaces"]] == ["rail0"]
+
+
 def test_a_passing_unknown_or_following_finding_plans_nothing():
     verdicts = [v for v in Verdict if v is not Verdict.FAIL]
     found = [finding("qos.pfc.host", "rail0", "roce", verdict=v) for v in verdicts]
