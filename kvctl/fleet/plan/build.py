@@ -88,9 +88,10 @@ def node_steps(
                 refusals.append(refusal)
         elif role:
             by_role[role].append(finding)
-    reset = {f.subject for f in by_role["nic_firmware"]} if "nic_firmware" in by_role and "roce" in wanted else set()
+    # A reset takes the class with it, so the class is set again behind the firmware.
+    reset = {f.subject: f.check for f in by_role.get("nic_firmware", ())} if "roce" in wanted else {}
     if reset:
-        by_role["roce"]  # a reset takes the class with it, so it is set again behind the firmware
+        by_role.setdefault("roce", [])
     steps = [make_step(node, facts, role, found, wanted[role], reset) for role, found in by_role.items()]
     return steps, refusals
 
@@ -152,14 +153,21 @@ def describe(drive: Drive) -> list[str]:
 
 
 def make_step(
-    node: Node, facts: NodeFacts, role: str, findings: Sequence[Finding], wanted: Mapping[str, Any], reset: set[str]
+    node: Node,
+    facts: NodeFacts,
+    role: str,
+    findings: Sequence[Finding],
+    wanted: Mapping[str, Any],
+    reset: Mapping[str, str],
 ) -> Step:
-    """`reset` names the interfaces whose class a firmware step of the same node takes away."""
+    """`reset`: interfaces whose class a firmware step of the same node takes away, each with that step's check."""
     changes = [Change(f.subject, f.check, f.observed, f.expected) for f in findings]
     subjects = {f.subject for f in findings if f.subject}
     if role == "roce":
-        changes += [Change(s, "qos.class", "lost with the NIC's reset", "set again") for s in sorted(reset - subjects)]
-        subjects |= reset
+        changes += [
+            Change(s, "qos.class", "lost with the NIC's reset", "set again") for s in sorted(reset.keys() - subjects)
+        ]
+        subjects |= reset.keys()
     args = limited(wanted, subjects) if subjects and role != "node" else dict(wanted)
     reboot = any(f.remedy.reboot for f in findings)
     if role == "nic_firmware":
@@ -173,7 +181,7 @@ def make_step(
         args=args,
         preconditions={k: v for k, v in identities.items() if v},
         changes=tuple(changes),
-        because=tuple(sorted({f.check for f in findings})) or ("nic.fw.running",),
+        because=tuple(sorted({f.check for f in findings} or set(reset.values()))),
         uncut=UNCUT.get(role, Uncut.NO),
         reboot=reboot,
         cuts_ssh=role == "roce" and any(may_carry_ssh(facts, i["netdev"]) for i in args["interfaces"]),

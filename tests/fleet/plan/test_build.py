@@ -96,7 +96,8 @@ def test_each_role_gets_one_step_in_the_order_that_is_safe():
 
 
 def test_the_class_is_set_again_behind_a_firmware_step():
-    plan = build(inventory(), {"a": facts()}, [finding("nic.fw.running", "rail0", "nic_firmware")], created=CREATED)
+    plan = build(inventory(), {"a": facts()}, [finding("nic.fw.pending", "rail0", "nic_firmware")], created=CREATED)
+    assert plan.steps[1].because == ("nic.fw.pending",)
     assert [s.role for s in plan.steps] == ["nic_firmware", "roce"]
     assert [(c.name, c.after) for c in plan.steps[1].changes] == [("qos.class", "set again")]
     assert [i["netdev"] for i in plan.steps[1].args["interfaces"]] == ["rail0"]
