@@ -3,16 +3,20 @@
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TextIO
 
 from kvctl.fleet.lab.layout import Layout
 from kvctl.fleet.lab.processes import Started
 from kvctl.types.errors import KvctlError, LockedError
 
 SCHEMA = 1
+PATIENCE = 10.0  # seconds for the lock of a command that was just killed
+POLL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +78,25 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
 
 @contextmanager
 def locked(layout: Layout) -> Iterator[None]:
-    """One command changes a lab at a time; KV-LAB-009 when another one is at it."""
+    """One command changes a lab at a time; KV-LAB-009 when another one is at it.
+
+    A forked child of a command that was killed can hold the lock for a moment longer: so it is asked for again.
+    """
     layout.directory.mkdir(parents=True, exist_ok=True)
     with open(layout.directory / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise LockedError(
-                "KV-LAB-009", "another kvctl lab command is running", where=str(layout.directory), fix="wait for it"
-            ) from error
+        deadline = time.monotonic() + PATIENCE
+        while not taken(lock):
+            if time.monotonic() > deadline:
+                raise LockedError(
+                    "KV-LAB-009", "another kvctl lab command is running", where=str(layout.directory), fix="wait for it"
+                )
+            time.sleep(POLL)
         yield
+
+
+def taken(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
