@@ -5,15 +5,19 @@ import sys
 import click
 
 from kvctl.bench.fleet import command as fleet
+from kvctl.bench.pool import command as pool
+from kvctl.bench.store.command import command as store
 from kvctl.types.errors import ExitCode, KvctlError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def command() -> None:
-    """Benchmarks of kvctl against other tools, on hosts that they boot themselves. Need Linux and root."""
+    """Benchmarks of kvctl against other tools, on hosts and servers that they start themselves. Need Linux."""
 
 
 command.add_command(fleet)
+command.add_command(pool)
+command.add_command(store)
 
 
 def main(argv: list[str] | None = None) -> int:

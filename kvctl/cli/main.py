@@ -20,7 +20,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "provision": ("kvctl.cli.provision", "Carry a plan out, or converge every role."),
     "status": ("kvctl.cli.status", "One screen from stored facts, worst first."),
     "run": ("kvctl.cli.run", "List, show, resume and cancel runs."),
+    "store": ("kvctl.cli.store", "What a storage daemon holds; scrub it, drain it."),
+    "size": ("kvctl.cli.size", "What a cache of some size is worth, from a trace."),
     "completion": ("kvctl.cli.completion", "Print the completion script of a shell."),
+    "fingerprint": ("kvctl.cli.fingerprint", "Show what stored KV was computed with; compare two engines."),
     "lab": ("kvctl.cli.lab", "Test hosts on this machine, with planted faults."),
 }
 

@@ -137,6 +137,15 @@ class Tier(Protocol):
         (durable: when it survives a power cut). Anything but STORED means that nothing of it is kept.
         """
 
+    def touch(self, scope: Scope, keys: Sequence[bytes]) -> None:
+        """Remember that chunks were asked for; written down now and then."""
+
+    def by_recency(self) -> Iterator[tuple[Scope, Record]]:
+        """Every chunk, the one least recently asked for first."""
+
+    def expire(self, limit: int) -> list[tuple[Scope, Record]]:
+        """Remove chunks whose end has come, about `limit` at most; which they were."""
+
     def remove(self, scope: Scope, keys: Sequence[bytes]) -> int:
         """Forget chunks and give their space back (punched, for segments); how many there were."""
 

@@ -1,0 +1,164 @@
+"""kvctl store: what a storage daemon holds, and the verbs that look after it."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kvctl.cli.options import output_option
+from kvctl.cli.output import emit, note, table
+from kvctl.types.chunks import TierName
+from kvctl.types.errors import ExitCode, UsageError
+
+DEFAULT = "unix:/run/kvctl/store-admin.sock"
+CHUNKS = ("tenant", "domain", "tier", "length", "stored", "expires", "key")
+TIERS = ("tier", "state", "used", "capacity", "chunks", "quarantined", "places")
+F = TypeVar("F", bound=Callable[..., Any])
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def address_options(function: F) -> F:
+    for option in (
+        click.option(
+            "-a", "--admin", "endpoint", envvar="KVCTL_STORE_ADMIN", show_envvar=True, default=DEFAULT,
+            show_default=True, metavar="ENDPOINT", help="unix:/PATH, or https://HOST:PORT.",
+        ),
+        click.option("--cert", type=FILE, help="Client certificate for https."),
+        click.option("--key", type=FILE, help="Its key."),
+        click.option("--ca", type=FILE, help="CA of the store's certificate."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def stores(endpoint: str, cert: Path | None, key: Path | None, ca: Path | None) -> Any:
+    from kvctl.client.stores import Stores
+
+    return Stores(endpoint, cert, key, ca)
+
+
+@click.group("store")
+def command() -> None:
+    """What a storage daemon holds; scrub it, drain it.
+
+    \b
+    Examples:
+      kvctl store stat
+      kvctl store ls --tenant acme --limit 20
+      kvctl store scrub --tier flash
+      kvctl store drain --yes
+    """
+
+
+@command.command("stat")
+@address_options
+@output_option("table", "json", "yaml")
+def stat(fmt: str | None, **address: Any) -> None:
+    """Tiers, RAM, tenants and counters of a kvstored."""
+    found = stores(**address).stat()
+    rows = [_tier_row(tier) for tier in found["tiers"]]
+    if (fmt or "table") != "table":
+        emit({"schema": "kvctl.store.stat/1", **found}, rows, TIERS, fmt or "table")
+        return
+    daemon, ram = found["daemon"], found["ram"]
+    state = "draining" if daemon["draining"] else "serving"
+    click.echo(f"{daemon['node']}  kvstored {daemon['version']}  {state}  {daemon['sessions']} sessions")
+    click.echo(f"RAM  {_size(ram['ram_bytes'])} of {_size(ram['ram_capacity'])}, {ram['ram_chunks']} chunks")
+    click.echo(table(rows, TIERS) or "no tiers")
+
+
+@command.command("ls")
+@address_options
+@click.option("--tenant", help="Only this tenant.")
+@click.option("--domain", help="Only this trust domain.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most.")
+@output_option()
+def list_chunks(tenant: str | None, domain: str | None, limit: int, fmt: str | None, **address: Any) -> None:
+    """Chunks by tier, tenant and key. Names and sizes only: no one here can read them."""
+    found = [_chunk_row(row) for row in stores(**address).ls(tenant, domain, limit)]
+    if fmt in (None, "table"):
+        click.echo(table([row | {"key": row["key"][:16]} for row in found], CHUNKS) or "no chunks")
+    else:
+        emit({"schema": "kvctl.store.chunks/1", "chunks": found}, found, CHUNKS, fmt)
+
+
+@command.command("scrub")
+@address_options
+@click.option("--tier", type=click.Choice([str(t) for t in TierName]), required=True, help="The tier to read.")
+@output_option("table", "json")
+def scrub(tier: str, fmt: str | None, **address: Any) -> int:
+    """Read a whole tier and compare checksums. What is not what was written is quarantined: exit code 3."""
+    found = stores(**address).scrub(tier)
+    bad = [{"tenant": scope["tenant"], "domain": scope["domain"], "key": key} for scope, key in found["bad"]]
+    if fmt == "json":
+        emit({"schema": "kvctl.store.scrub/1", **found, "bad": bad}, bad, ("tenant", "domain", "key"), "json")
+    else:
+        click.echo(f"{found['chunks']} chunks, {_size(found['size'])} read; {len(bad)} quarantined")
+        if bad:
+            click.echo(table(bad, ("tenant", "domain", "key")))
+    return int(ExitCode.CHECK_FAILED if bad else ExitCode.OK)
+
+
+@command.command("drain")
+@address_options
+@click.option("-y", "--yes", is_flag=True, envvar="KVCTL_YES", show_envvar=True, help="Do not ask.")
+@click.option("--dry-run", "--check", "dry_run", is_flag=True, help="Show what would be done; change nothing.")
+def drain(yes: bool, dry_run: bool, **address: Any) -> None:
+    """End sessions, write everything out and refuse requests, until `kvctl store resume` or a restart."""
+    client = stores(**address)
+    daemon = client.stat()["daemon"]
+    note(f"{daemon['node']}: {daemon['sessions']} sessions would end; engines recompute what they cannot read")
+    if dry_run:
+        note("no changes" if daemon["draining"] else "would drain")
+        return
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("KV-CLI-004", "nobody is there to confirm", fix="add --yes, or run on a terminal")
+    if not yes and not click.confirm(f"drain {daemon['node']}?", err=True):
+        raise click.Abort
+    broken = client.drain()["broken_sessions"]
+    note(f"{daemon['node']}: drained; {broken} sessions did not end in time and were cut")
+
+
+@command.command("resume")
+@address_options
+def resume(**address: Any) -> None:
+    """Serve again after a drain."""
+    stores(**address).resume()
+    note("serving")
+
+
+def _tier_row(tier: dict[str, Any]) -> dict[str, Any]:
+    places = "; ".join(
+        p["name"] + ("" if p["state"] == "ok" else f": {p['state']} ({p['why']})") for p in tier["places"]
+    )
+    return {
+        "tier": tier["name"],
+        "state": "ok" if tier["writable"] else "READ-ONLY",
+        "used": _size(tier["used"]),
+        "capacity": _size(tier["capacity"]),
+        "chunks": tier["chunks"],
+        "quarantined": tier["counters"].get("quarantined", ""),
+        "places": places,
+    }
+
+
+def _chunk_row(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {
+        "stored": _time(row["stored_at"]),
+        "expires": _time(row["expires_at"]) if row["expires_at"] else "never",
+    }
+
+
+def _time(seconds: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _size(count: int) -> str:
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while value >= 1024 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"

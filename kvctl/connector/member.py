@@ -1,0 +1,110 @@
+"""One store of a pool: its client behind a breaker, with threads of its own so that a hung store holds no other's."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import TypeVar
+
+from kvctl.connector.breaker import Breaker, Policy, State
+from kvctl.connector.client import StoreClient
+from kvctl.connector.failures import DeadlineExceeded, StoreRefused, StoreUnavailable
+from kvctl.connector.placement import Node
+from kvctl.connector.wire import Refusal
+
+T = TypeVar("T")
+Call = Callable[[StoreClient], T]
+# Refusals that say something about the store; the others are about one request or one capability.
+AILING = {
+    Refusal.UNKNOWN_CONNECTOR,
+    Refusal.BAD_PROOF,
+    Refusal.VERSION,
+    Refusal.TOO_MANY,
+    Refusal.DRAINING,
+    Refusal.INTERNAL,
+}
+
+
+class Member:
+    """Thread-safe. `chance` gives numbers in [0, 1) for the breaker's jitter."""
+
+    def __init__(self, node: Node, client: StoreClient, policy: Policy, chance: Callable[[], float]) -> None:
+        self.node = node
+        self.client = client
+        self._policy = policy
+        self._chance = chance
+        self.refused: StoreRefused | None = None  # the last refusal, for people
+        self.restart()
+
+    def restart(self) -> None:
+        """With a closed breaker and no thread: what a child does after fork (its client restarts by itself)."""
+        self._breaker = Breaker(self._policy)
+        self._lock = Lock()
+        self._threads = ThreadPoolExecutor(4, f"kvctl-{self.node.name}")
+
+    @property
+    def state(self) -> State:
+        return self._breaker.state
+
+    def ask(self, call: Call[T], sound: Callable[[T], bool] | None = None) -> T:
+        """Make a call to the store; StoreUnavailable at once while the breaker is open, else what the client raises.
+
+        An answer that is not `sound` is given back, and is a failure to the breaker.
+        """
+        with self._lock:
+            self._breaker, allowed = self._breaker.ask(time.monotonic())
+        if not allowed:
+            raise StoreUnavailable(f"{self.node.name} failed {self._breaker.failed} times; it is left alone for now")
+        begun = time.monotonic()
+        try:
+            answer = call(self.client)
+        except BaseException as error:
+            self._judge(error, begun)
+            raise
+        if sound is None or sound(answer):
+            self._change(Breaker.success)
+        else:
+            self._failure(begun)
+        return answer
+
+    def start(self, call: Call[T], sound: Callable[[T], bool] | None = None) -> "Future[T]":
+        """`ask` in a thread of this member's."""
+        return self.spawn(lambda: self.ask(call, sound))
+
+    def spawn(self, work: Callable[[], T]) -> "Future[T]":
+        """Any work about this store, in a thread of this member's."""
+        try:
+            return self._threads.submit(work)
+        except RuntimeError:  # a newer map has dropped this node meanwhile
+            gone: Future[T] = Future()
+            gone.set_exception(StoreUnavailable(f"{self.node.name} is closed"))
+            return gone
+
+    def close(self) -> None:
+        """Calls under way end as they would."""
+        self._threads.shutdown(wait=False)
+        self.client.close()
+
+    def _judge(self, error: BaseException, begun: float) -> None:
+        if isinstance(error, StoreRefused):
+            self.refused = error
+        if isinstance(error, DeadlineExceeded):
+            self._failure(begun)
+        elif isinstance(error, StoreUnavailable) or (isinstance(error, StoreRefused) and error.refusal in AILING):
+            self._change(lambda breaker: breaker.failure(time.monotonic(), self._chance()))
+        elif isinstance(error, StoreRefused):
+            self._change(Breaker.success)
+        else:
+            self._change(lambda breaker: breaker.abandon(time.monotonic()))
+
+    def _failure(self, begun: float) -> None:
+        """It was too slow, or what it gave was no good; not its fault when it hardly had time."""
+        now = time.monotonic()
+        if now - begun >= self._policy.fair:
+            self._change(lambda breaker: breaker.failure(now, self._chance()))
+        else:
+            self._change(lambda breaker: breaker.abandon(now))
+
+    def _change(self, change: Callable[[Breaker], Breaker]) -> None:
+        with self._lock:
+            self._breaker = change(self._breaker)

@@ -1,0 +1,54 @@
+"""Page-aligned memory for sealed bytes, used again and again: what a chunk is received into before it is opened."""
+
+import mmap
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock
+
+STEP = 256 << 10  # sizes are rounded up to this, so that chunks of nearly one size share buffers
+KEEP = 256 << 20  # free bytes kept; what comes back beyond that is given to the system
+
+
+class ScratchPool:
+    """Hands out anonymous mappings. Thread-safe; callers bound what is out, `keep` (bytes) bounds what is kept."""
+
+    def __init__(self, keep: int = KEEP) -> None:
+        self._keep = keep
+        self._kept = 0
+        self._free: defaultdict[int, list[mmap.mmap]] = defaultdict(list)
+        self._lock = Lock()
+
+    def take(self, length: int) -> mmap.mmap:
+        """A mapping of at least `length` bytes, for `give`."""
+        size = max(-(-length // STEP), 1) * STEP
+        with self._lock:
+            if self._free[size]:
+                self._kept -= size
+                return self._free[size].pop()
+        # Private: a forked child gets its own copy, not a window into the parent's chunks.
+        fresh = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(OSError):  # a kernel without huge pages
+            fresh.madvise(mmap.MADV_HUGEPAGE)
+        return fresh
+
+    def give(self, scratch: mmap.mmap) -> None:
+        """Take back a mapping that nobody looks at any more."""
+        with self._lock:
+            if self._kept + len(scratch) <= self._keep:
+                self._kept += len(scratch)
+                self._free[len(scratch)].append(scratch)
+
+    @contextmanager
+    def lent(self, length: int) -> Iterator[memoryview]:
+        """`length` bytes for the time of a block."""
+        scratch = self.take(length)
+        try:
+            yield memoryview(scratch)[:length]
+        finally:
+            self.give(scratch)
+
+    @property
+    def kept(self) -> int:
+        """Free bytes in the pool."""
+        return self._kept

@@ -1,0 +1,326 @@
+"""kvstored's configuration: what it may say, how it is read, and what is wrong with it. docs/kvstored.md shows it."""
+
+import os
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta as Rule
+from msgspec import Struct
+
+from kvctl.connector.secretfile import read_secret
+from kvctl.connector.wire import MAX_CHUNK, MAX_KEYS
+from kvctl.sizing.policies import POLICIES
+from kvctl.store.document import Document, Path, read
+from kvctl.types.errors import UsageError
+
+SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGTP]i?B|B|)")
+SCALE = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
+PAGE = 4096
+# What a running daemon cannot change: its sockets are open and its tiers hold locks.
+NEEDS_RESTART = ("schema", "node", "listen", "admin", "identity", "ram", "tiers", "state")
+
+
+class Size(int):
+    """Bytes. Written 8GiB, 3.5TiB, 500GB (powers of 1000) or as a plain number."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Size":
+        match = SIZE.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text[:40]!r} is not a size such as 8GiB, 500GB or 1048576")
+        base = 1024 if "i" in match[2] else 1000
+        value = Decimal(match[1]) * base ** SCALE[match[2][:1]]
+        if value != int(value):
+            raise ValueError(f"{text} is not a whole number of bytes")
+        return cls(int(value))
+
+
+class PublicKey(bytes):
+    """An Ed25519 public key, 32 bytes; written as 64 hexadecimal digits."""
+
+    @classmethod
+    def parse(cls, text: str) -> "PublicKey":
+        if HEX_KEY.fullmatch(text) is None:
+            raise ValueError("a public key is 64 hexadecimal digits")
+        return cls(bytes.fromhex(text))
+
+
+class Endpoint(str):
+    """`tcp:ADDRESS:PORT` (an IPv6 address in brackets) or `unix:/PATH`."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Endpoint":
+        kind, _, rest = text.partition(":")
+        if kind == "unix" and rest.startswith("/") and len(os.fsencode(rest)) < 108:
+            return cls(text)
+        host, _, port = rest.rpartition(":")
+        if kind == "tcp" and host.strip("[]") and port.isascii() and port.isdigit() and int(port) < 65536:
+            return cls(text)
+        raise ValueError(f"{text[:80]!r} is neither tcp:ADDRESS:PORT nor unix:/PATH (107 bytes at most)")
+
+    @property
+    def path(self) -> str | None:
+        """The socket's path; None for TCP."""
+        return self[5:] if self.startswith("unix:") else None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """(host, port) of a TCP endpoint."""
+        host, _, port = self[4:].rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+Name = Annotated[str, Rule(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+FileName = Annotated[str, Rule(pattern="^/", max_length=4096)]
+Count = Annotated[int, Rule(ge=1, le=1 << 20)]
+Seconds = Annotated[float, Rule(gt=0, le=3600)]
+Share = Annotated[float, Rule(gt=0, le=1)]
+
+
+class Strict(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every mapping of the file: immutable, and a key it does not know is an error."""
+
+
+class Mount(Strict, frozen=True):
+    path: FileName
+    capacity: Size  # bytes that chunks may take there, padding and headers included
+
+
+class MountTier(Strict, frozen=True):
+    mounts: Annotated[tuple[Mount, ...], Rule(min_length=1)]
+
+
+class Bucket(Strict, frozen=True):
+    bucket: Annotated[str, Rule(min_length=3, max_length=63)]
+    endpoint: Annotated[str, Rule(pattern="^https?://")]
+    region: str = "us-east-1"
+    prefix: str | None = None  # of the objects' names; None: the node's name. Two nodes must not share one
+    root_certificate: FileName | None = None  # PEM; None: the system's
+    credentials: FileName | None = None  # JSON, mode 0600; None: the bucket asks for none
+
+
+class BucketTier(Strict, frozen=True):
+    s3: Bucket
+    capacity: Size
+
+
+class Tiers(Strict, frozen=True):
+    flash: MountTier | None = None
+    disk: MountTier | None = None
+    object: BucketTier | None = None
+    archive: BucketTier | None = None
+
+
+class Tls(Strict, frozen=True):
+    """All admin verbs over mutual TLS 1.3, for the controller."""
+
+    listen: Endpoint
+    certificate: FileName
+    key: FileName
+    client_ca: FileName
+
+
+class Admin(Strict, frozen=True):
+    socket: FileName
+    metrics: Endpoint | None = None
+    tls: Tls | None = None
+
+
+class Policy(Strict, frozen=True):
+    eviction: str = "lru"
+    second_touch_above: Share = 0.9
+    high: Share = 0.95
+    low: Share = 0.9
+
+
+class Limits(Strict, frozen=True):
+    sessions: Count = 512
+    half_open: Count = 256
+    half_open_per_peer: Count = 64
+    hello_seconds: Seconds = 5
+    frame_seconds: Seconds = 30
+    send_seconds: Seconds = 60
+    drain_seconds: Seconds = 20
+    put_rate: Size = Size(1 << 20)  # least bytes a second of a PUT's body, beyond frame_seconds
+    chunk: Size = Size(MAX_CHUNK)
+    request_keys: Annotated[int, Rule(ge=1, le=MAX_KEYS)] = MAX_KEYS
+
+
+class Config(Strict, frozen=True):
+    """A whole configuration, as written; sizes in bytes, times in seconds."""
+
+    schema: Literal["1"]
+    node: Name
+    listen: Annotated[tuple[Endpoint, ...], Rule(min_length=1)]
+    admin: Admin
+    identity: FileName
+    connectors: dict[Name, PublicKey]
+    controllers: dict[Name, PublicKey]
+    ram: Size
+    tiers: Tiers
+    state: FileName = "/var/lib/kvctl/store"  # directory for the index of each bucket tier and the journal of moves
+    policy: Policy = Policy()
+    quotas: dict[str, Size] = {}
+    default_quota: Size | None = None
+    limits: Limits = Limits()
+    revoked: FileName | None = None  # capability ids, one of 32 hexadecimal digits a line
+
+
+CUSTOM: tuple[type[Size] | type[PublicKey] | type[Endpoint], ...] = (Size, PublicKey, Endpoint)
+NAMED = {"connectors": PublicKey, "controllers": PublicKey, "quotas": Size}  # mappings whose keys are the user's
+
+
+def load(path: FilePath) -> Config:
+    """Read and judge a file. Raises UsageError KV-STORE-001 to KV-STORE-006 that names file and line."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read((1 << 20) + 1)
+    except FileNotFoundError as bad:
+        raise UsageError(
+            "KV-STORE-001", "there is no configuration here", where=str(path), fix="give --config FILE"
+        ) from bad
+    except OSError as bad:
+        why = bad.strerror or str(bad)
+        raise UsageError(
+            "KV-STORE-002", "the configuration cannot be read", where=str(path), why=why, fix="give a file"
+        ) from bad
+    return parse(raw, str(path))
+
+
+def parse(raw: bytes, name: str) -> Config:
+    document = read(raw, name)
+    try:
+        config = msgspec.convert(document.data, Config, strict=False, dec_hook=_custom)
+    except msgspec.ValidationError as bad:
+        raise _explain(document, str(bad)) from bad
+    for path, why in _broken_rules(config):
+        raise _wrong(document, path, why)
+    return config
+
+
+def _custom(kind: type[Any], value: Any) -> Any:
+    if kind not in CUSTOM:
+        raise NotImplementedError(kind)
+    if not isinstance(value, str):
+        raise ValueError(f"Expected a text, got {'nothing' if value is None else 'a list or a mapping'}")
+    return kind.parse(value)
+
+
+def _wrong(document: Document, path: Path, why: str) -> UsageError:
+    name, where = field_name(path) or "the configuration", document.where(path)
+    return UsageError("KV-STORE-006", f"{name} is wrong", where=where, why=why, fix="see docs/kvstored.md")
+
+
+def _explain(document: Document, text: str) -> UsageError:
+    """msgspec's sentence, with the field's name and line."""
+    why, _, place = text.partition(" - at `$")
+    path = tuple(_parts(place.rstrip("`")))
+    if "..." in path:
+        path, why = _culprit(document, path[0], why)
+    if unknown := re.match(r"Object contains unknown field `(.*)`", why):
+        path = (*path, unknown[1])
+        where = document.where(path)
+        return UsageError(
+            "KV-STORE-005",
+            f"{field_name(path)} is no key of the configuration",
+            where=where,
+            fix="see docs/kvstored.md",
+        )
+    if missing := re.match(r"Object missing required field `(.*)`", why):
+        why = f"{missing[1]} is missing"
+    return _wrong(document, path, why)
+
+
+def _parts(text: str) -> Iterator[str | int]:
+    """`.tiers.flash.mounts[0].path` -> its steps; msgspec writes [...] for a key that the user chose."""
+    for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]+)\]", text):
+        yield int(index) if index.isdigit() else name or index
+
+
+def _culprit(document: Document, name: str | int, why: str) -> tuple[Path, str]:
+    """Which entry of a mapping the user named is wrong."""
+    kind = NAMED[str(name)]
+    for key, value in document.data[name].items():
+        try:
+            msgspec.convert({key: value}, dict[str, kind], strict=False, dec_hook=_custom)  # type: ignore[valid-type]
+        except msgspec.ValidationError as bad:
+            return (name, key), str(bad).partition(" - at ")[0]
+    return (name,), why
+
+
+def _broken_rules(config: Config) -> Iterator[tuple[Path, str]]:
+    """What the types alone do not say."""
+    for section in ("connectors", "controllers"):
+        seen: dict[bytes, str] = {}
+        for name, key in getattr(config, section).items():
+            if key in seen:
+                yield (section, name), f"has the key of {seen[key]}"
+            seen[key] = name
+    if config.tiers == Tiers():
+        yield ("tiers",), "names no tier: chunks would have no place"
+    if config.policy.eviction not in POLICIES:
+        yield ("policy", "eviction"), f"{config.policy.eviction[:40]!r} is none of {', '.join(sorted(POLICIES))}"
+    if config.policy.low >= config.policy.high:
+        yield ("policy", "low"), f"must be below high ({config.policy.high})"
+    if not PAGE <= config.limits.chunk <= MAX_CHUNK:
+        yield ("limits", "chunk"), f"is from {PAGE} to {MAX_CHUNK} bytes"
+    if config.limits.put_rate < 1:
+        yield ("limits", "put_rate"), "is at least one byte a second"
+    if config.ram < 2 * config.limits.chunk:
+        yield ("ram",), f"holds at least two chunks of limits.chunk ({config.limits.chunk} bytes)"
+    if len(set(config.listen)) < len(config.listen):
+        yield ("listen",), "names an address twice"
+    tls = config.admin.tls
+    for endpoint, path in ((config.admin.metrics, "metrics"), (tls.listen if tls else None, "tls")):
+        if endpoint is not None and endpoint.path is not None:
+            yield ("admin", path), "is a tcp: address"
+    paths: set[str] = set()
+    for tier in ("flash", "disk"):
+        held = getattr(config.tiers, tier)
+        for index, mount in enumerate(held.mounts if held else ()):
+            if os.path.normpath(mount.path) in paths:
+                yield ("tiers", tier, "mounts", index, "path"), "is named twice"
+            paths.add(os.path.normpath(mount.path))
+
+
+def check_files(config: Config) -> None:
+    """Raises KV-CONN-010 or KV-CONN-011 for a secret that cannot be read, or that others can read."""
+    tls = config.admin.tls
+    buckets = [tier.s3.credentials for tier in (config.tiers.object, config.tiers.archive) if tier is not None]
+    for name in [*buckets, tls.key if tls else None]:
+        if name is not None:
+            read_secret(FilePath(name))
+
+
+def read_revoked(path: FilePath) -> frozenset[bytes]:
+    """Ids of revoked capabilities; empty lines and # comments are skipped. Raises UsageError KV-STORE-002 or 006."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as bad:
+        raise UsageError("KV-STORE-002", "the revoked ids cannot be read", where=str(path), why=str(bad)) from bad
+    found = set()
+    for number, line in enumerate(lines, 1):
+        word = line.partition("#")[0].strip()
+        if word and re.fullmatch("[0-9a-fA-F]{32}", word) is None:
+            where = f"{path}:{number}"
+            raise UsageError("KV-STORE-006", "not the id of a capability", where=where, why="32 hexadecimal digits")
+        if word:
+            found.add(bytes.fromhex(word))
+    return frozenset(found)
+
+
+def restart_needed(old: Config, new: Config) -> list[str]:
+    """Sections that differ and that a running daemon cannot change."""
+    changed = [name for name in NEEDS_RESTART if getattr(old, name) != getattr(new, name)]
+    return changed + (["policy.eviction"] if old.policy.eviction != new.policy.eviction else [])
+
+
+def field_name(path: Path) -> str:
+    """tiers.flash.mounts[0].path"""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")

@@ -1,0 +1,286 @@
+"""Who may come in and who must leave: quotas, admission under pressure, eviction, expiry. The tiers do the work."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+from time import monotonic
+
+from kvctl.connector.wire import PutStatus
+from kvctl.sizing.admission import SecondTouch, UnderPressure
+from kvctl.sizing.quota import UNKNOWN, Ledger, Verdict
+from kvctl.store.api import Record, Tier
+from kvctl.store.leases import Leases
+from kvctl.store.residents import Residents
+from kvctl.types.chunks import Kind, Meta, Scope, TierName
+
+log = logging.getLogger(__name__)
+
+TICK = 1.0  # seconds between looks at expiry and at a tier's fill
+STALE = 0.1  # seconds for which a tier's fill is taken as it was read
+EXPIRED_AT_ONCE = 4096
+REMEMBERED = 1 << 20  # names that second-touch admission knows, about 100 bytes each
+EVICTED_AT_ONCE = 256  # chunks of one removal, so that other work gets its turn
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a reload may change."""
+
+    quotas: Mapping[str, int]  # tenant -> bytes of this node
+    default_quota: int | None  # of tenants not named; None: no limit
+    second_touch_above: float  # share of a tier in use from which a chunk is admitted at its second PUT
+    high: float  # share from which eviction begins ...
+    low: float  # ... and where it ends
+
+
+class Space:
+    """Rules over tiers, in the order in which they are filled. One thread evicts and expires."""
+
+    def __init__(self, tiers: Sequence[Tier], leases: Leases, rules: Rules, eviction: str) -> None:
+        self._tiers = list(tiers)
+        self._leases = leases
+        self._rules = rules
+        self._shares = Ledger(rules.quotas, default=rules.default_quota)
+        self._tally: Counter[tuple[TierName, Scope]] = Counter()  # sealed bytes
+        self._admission = self._filter(rules)
+        self._residents = {tier.name: Residents(eviction) for tier in tiers}
+        self._fill: dict[TierName, tuple[float, int, int, bool]] = {}  # read at, used, capacity, writable
+        self._counters: Counter[str] = Counter()
+        self.listeners: list[Callable[[Scope, Sequence[bytes]], object]] = []  # told what eviction removed
+        self._lock = Lock()  # over the six above
+        self._evicting = Lock()
+        self._wake = Event()
+        self._closing = Event()
+        self._paused = Event()
+        self._known = Event()  # set when everything that the tiers held at the start is counted
+        for tier in tiers:
+            for scope, usage in tier.scopes().items():
+                self._found(tier.name, scope, usage.size)
+        self._threads = [
+            Thread(target=self._recall, name="recall", daemon=True),
+            Thread(target=self._govern, name="space", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @staticmethod
+    def _filter(rules: Rules) -> UnderPressure:
+        return UnderPressure(rules.second_touch_above, SecondTouch(REMEMBERED))
+
+    def admit(self, scope: Scope, key: bytes, length: int, meta: Meta) -> PutStatus | None:
+        """Why a chunk may not come in; None when it may, and its bytes are set aside then."""
+        if self._paused.is_set():
+            return PutStatus.BUSY
+        refused = self._refusal(scope, key, length, meta)
+        with self._lock:
+            self._counters["admitted" if refused is None else f"refused_{refused.name.lower()}"] += 1
+        return refused
+
+    def _refusal(self, scope: Scope, key: bytes, length: int, meta: Meta) -> PutStatus | None:
+        tier = self.target()
+        if tier is None:
+            return PutStatus.FULL
+        used, capacity = self._filled(tier)
+        with self._lock:
+            if not self._admission.admits((scope, key), fill=used / capacity, common=meta.kind is Kind.COMMON):
+                return PutStatus.NOT_ADMITTED
+            if self._shares.reserve(scope.tenant, length) in (Verdict.FULL, Verdict.HELD):
+                return PutStatus.QUOTA
+        if used + length > self._rules.high * capacity:
+            self._wake.set()
+        if used + length > capacity and not self._make_room(tier, length):
+            self.release(scope.tenant, length)
+            return PutStatus.FULL
+        return None
+
+    def _make_room(self, tier: Tier, length: int) -> bool:
+        """The evictor was not fast enough: the writer waits for one round of it."""
+        used, capacity = self._filled(tier, fresh=True)
+        if used + length > capacity:
+            self._evict(tier, used + length - int(self._rules.low * capacity))
+            used, capacity = self._filled(tier, fresh=True)
+        return used + length <= capacity
+
+    def target(self) -> Tier | None:
+        """Where a new chunk goes: the first tier that takes writes. Nothing is written to an archive directly."""
+        for tier in self._tiers:
+            if tier.name is not TierName.ARCHIVE and self._reading(tier)[3]:
+                return tier
+        return None
+
+    def added(self, tier: TierName, scope: Scope, record: Record) -> None:
+        """A chunk whose bytes were set aside is handed to a tier."""
+        self._residents[tier].add(scope, record)
+        with self._lock:
+            self._shares.commit(scope.tenant, record.length)
+            self._tally[tier, scope] += record.length
+            if tier in self._fill:
+                at, used, capacity, writable = self._fill[tier]
+                self._fill[tier] = at, used + record.length, capacity, writable
+
+    def release(self, tenant: str, length: int) -> None:
+        """A chunk whose bytes were set aside does not come."""
+        with self._lock:
+            self._shares.release(tenant, length)
+
+    def removed(self, tier: TierName, scope: Scope, record: Record) -> None:
+        self._residents[tier].remove(scope, record.key)
+        self._freed(tier, scope, record.length)
+
+    def moved(self, source: TierName, target: TierName, scope: Scope, record: Record) -> None:
+        """A chunk changed its tier; its tenant's share is what it was."""
+        self._residents[target].add(scope, record)
+        self._residents[source].remove(scope, record.key)
+        with self._lock:
+            self._tally[source, scope] -= record.length
+            self._tally[target, scope] += record.length
+
+    def recount(self, tier: Tier, scope: Scope) -> None:
+        """Many chunks of a scope left a tier at once: what is there still is known by its index."""
+        residents = self._residents[tier.name]
+        residents.remove_scope(scope)
+        left = 0
+        for _, record in tier.walk(scope):
+            residents.add(scope, record)
+            left += record.length
+        with self._lock:
+            size = self._tally[tier.name, scope]
+        self._freed(tier.name, scope, max(0, size - left))
+
+    def _found(self, tier: TierName, scope: Scope, size: int) -> None:
+        with self._lock:
+            self._shares.found(scope.tenant, size)
+            self._tally[tier, scope] += size
+
+    def _freed(self, tier: TierName, scope: Scope, size: int) -> None:
+        with self._lock:
+            known = min(size, self._tally[tier, scope])  # a recount beside a write may have counted it already
+            self._tally[tier, scope] -= known
+            self._shares.freed(scope.tenant, known)
+
+    def touch(self, scope: Scope, key: bytes) -> bool:
+        """A chunk was asked for; False when no tier is known to hold it."""
+        for tier in self._tiers:
+            if self._residents[tier.name].touch(scope, key):
+                tier.touch(scope, [key])
+                return True
+        return False
+
+    def replace(self, rules: Rules) -> None:
+        with self._lock:
+            if rules.second_touch_above != self._rules.second_touch_above:
+                self._admission = self._filter(rules)
+            self._rules = rules
+            self._shares.learn(rules.quotas, default=rules.default_quota)
+        self._wake.set()
+
+    def counters(self) -> dict[str, int]:
+        with self._lock:
+            return {**self._counters, "counted": int(self._known.is_set())}
+
+    def tenants(self) -> dict[str, dict[str, int | str | None]]:
+        """Sealed bytes and quota of each tenant that holds something; None: no limit."""
+        with self._lock:
+            names = sorted({scope.tenant for (_, scope), size in self._tally.items() if size})
+            return {name: {"used": self._shares.used(name), "quota": self._limit(name)} for name in names}
+
+    def quota_of(self, tenant: str) -> int | str | None:
+        with self._lock:
+            return self._limit(tenant)
+
+    def _limit(self, tenant: str) -> int | str | None:
+        limit = self._shares.limit(tenant)
+        return UNKNOWN.value if limit is UNKNOWN else limit
+
+    def _kept(self, scope: Scope, key: bytes) -> bool:
+        """A reader is about to ask for it, or its tenant's share is not known yet: it does not leave."""
+        return self._leases.held(scope, key) or self._shares.held(scope.tenant)
+
+    def pause(self) -> None:
+        self._paused.set()
+
+    def resume(self) -> None:
+        self._paused.clear()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._wake.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _filled(self, tier: Tier, *, fresh: bool = False) -> tuple[int, int]:
+        _, used, capacity, _ = self._reading(tier, fresh=fresh)
+        return used, max(1, capacity)
+
+    def _reading(self, tier: Tier, *, fresh: bool = False) -> tuple[float, int, int, bool]:
+        now = monotonic()
+        with self._lock:
+            known = self._fill.get(tier.name)
+        if known is not None and not fresh and now - known[0] < STALE:
+            return known
+        stat = tier.stat()
+        known = now, stat.used, stat.capacity, stat.writable
+        with self._lock:
+            self._fill[tier.name] = known
+        return known
+
+    def _govern(self) -> None:
+        while not self._closing.is_set():
+            self._wake.wait(TICK)
+            self._wake.clear()
+            for tier in self._tiers:
+                self._guarded(self._look_after, tier)
+
+    def _look_after(self, tier: Tier) -> None:
+        expired = tier.expire(EXPIRED_AT_ONCE)
+        for scope, record in expired:
+            self.removed(tier.name, scope, record)
+        used, capacity = self._filled(tier, fresh=True)
+        self._count("expired", len(expired))
+        if used > self._rules.high * capacity:
+            self._evict(tier, used - int(self._rules.low * capacity))
+
+    def _evict(self, tier: Tier, size: int) -> None:
+        """Remove chunks worth `size` bytes. Which ones the policy says, but leased ones stay."""
+        with self._evicting:
+            chosen = self._residents[tier.name].leave(size, self._kept)
+            for at in range(0, len(chosen), EVICTED_AT_ONCE):
+                self._remove(tier, chosen[at : at + EVICTED_AT_ONCE])
+
+    def _remove(self, tier: Tier, chosen: Sequence[tuple[Scope, bytes, int]]) -> None:
+        by_scope: dict[Scope, list[bytes]] = {}
+        for scope, key, size in chosen:
+            by_scope.setdefault(scope, []).append(key)
+            self._freed(tier.name, scope, size)
+        for scope, keys in by_scope.items():
+            tier.remove(scope, keys)
+            for hear in self.listeners:
+                hear(scope, keys)
+        self._count("evicted", len(chosen))
+
+    def _recall(self) -> None:
+        """Learn what the tiers held at the start, least recently used first, while requests are served already."""
+        for tier in self._tiers:
+            self._guarded(self._recall_tier, tier)
+        self._known.set()
+
+    def _recall_tier(self, tier: Tier) -> None:
+        residents = self._residents[tier.name]
+        for scope, record in tier.by_recency():
+            if self._closing.is_set():
+                return
+            residents.add(scope, record)
+
+    def _guarded(self, work: Callable[[Tier], None], tier: Tier) -> None:
+        """A medium that fails must not end the thread that looks after the others."""
+        try:
+            work(tier)
+        except Exception:
+            log.exception("looking after tier %s failed", tier.name)
+            self._count("failures", 1)
+
+    def _count(self, name: str, by: int) -> None:
+        with self._lock:
+            self._counters[name] += by

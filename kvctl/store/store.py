@@ -1,0 +1,330 @@
+"""The store: RAM and tiers under the rules of leases, quotas, admission, eviction and erasure."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+import msgspec
+from xxhash import xxh3_128_digest
+
+from kvctl.connector.wire import GetStatus, PutStatus
+from kvctl.store.api import Buffer, Reading, Record, Scrubbed, Tier
+from kvctl.store.buffers import BufferPool
+from kvctl.store.leases import Leases
+from kvctl.store.move import Moved
+from kvctl.store.moving import run_move
+from kvctl.store.ram import RamTier
+from kvctl.store.space import Space
+from kvctl.types.chunks import NEVER, NO_SUBJECT, Ack, Meta, Scope, TierName
+from kvctl.types.errors import UsageError
+
+PATIENCE = 2.0  # seconds that a PUT waits for memory before it is told BUSY
+DURABLE_PATIENCE = 120.0  # seconds that a PUT waits for the medium; then the medium is taken for broken
+
+
+class Slot:
+    """Room for one chunk. Ends with `commit` or `abort`, whatever happened; both give the memory back."""
+
+    def __init__(self, store: "Store", scope: Scope, key: bytes, meta: Meta, buffer: Buffer) -> None:
+        self._store = store
+        self._buffer = buffer
+        self.scope = scope
+        self.key = key
+        self.meta = meta
+        self.body = buffer.body
+
+    def commit(self, ack: Ack) -> PutStatus:
+        """Make the chunk readable; with DURABLE, wait until it survives a power cut. Anything but STORED: not kept."""
+        try:
+            return self._store.commit(self, self._buffer, ack)
+        finally:
+            self._buffer.release()
+
+    def abort(self) -> None:
+        self._store.space.release(self.scope.tenant, len(self.body))
+        self._buffer.release()
+
+
+class Store:
+    """Every method may be called from any thread. `clock`: Unix seconds."""
+
+    def __init__(
+        self, tiers: Sequence[Tier], pool: BufferPool, ram: RamTier, leases: Leases, space: Space,
+        clock: Callable[[], float], journals: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.tiers = {tier.name: tier for tier in tiers}
+        self.pool = pool
+        self.ram = ram
+        self.leases = leases
+        self.space = space
+        self._clock = clock
+        self._journals = journals  # of moves; None: chunks are not moved
+        space.listeners.append(ram.remove)
+        self._meeting = Lock()
+        self._coming: set[tuple[Scope, bytes]] = set()  # chunks on their way to a tier, for the time of the call
+        self._counting = Lock()
+        self._late: dict[str, int] = {"failed_writes": 0, "quarantined_by_scrub": 0}
+
+    def has(self, scope: Scope, keys: Sequence[bytes], lease_ms: int = 0) -> list[bool]:
+        """Which chunks can be read; those that can are protected from eviction for `lease_ms`."""
+        present = [False] * len(keys)
+        missing = range(len(keys))
+        for tier in self.tiers.values():
+            found = tier.has(scope, [keys[at] for at in missing])
+            for at, there in zip(missing, found, strict=True):
+                present[at] = there
+            missing = [at for at in missing if not present[at]]  # type: ignore[assignment]
+            if not missing:
+                break
+        if lease_ms:
+            self.leases.take(scope, [key for key, there in zip(keys, present, strict=True) if there], lease_ms / 1000)
+        return present
+
+    def get(self, scope: Scope, key: bytes) -> Reading | GetStatus | None:
+        """A chunk on its way, from the fastest place that has it; None is a miss."""
+        reading: Reading | None = self.ram.get(scope, key)
+        for tier in self.tiers.values():
+            if reading is not None:
+                break
+            reading = tier.read(scope, key)
+        if reading is not None:
+            self.space.touch(scope, key)
+        return reading
+
+    def reserve(self, scope: Scope, key: bytes, length: int, meta: Meta) -> Slot | PutStatus:
+        """Room for a chunk of `length` sealed bytes, or why there is none."""
+        if meta.expires_at != NEVER and meta.expires_at <= self._clock():
+            return PutStatus.EXPIRED
+        if self._holder(scope, key) is not None:
+            self.space.touch(scope, key)
+            return PutStatus.EXISTS
+        refused = self.space.admit(scope, key, length, meta)
+        if refused is not None:
+            return refused
+        try:
+            buffer = self.pool.take(length, timeout=PATIENCE)
+        except BaseException:
+            self.space.release(scope.tenant, length)
+            raise
+        if buffer is None:
+            self.space.release(scope.tenant, length)
+            return PutStatus.BUSY
+        return Slot(self, scope, key, meta, buffer)
+
+    def commit(self, slot: Slot, buffer: Buffer, ack: Ack) -> PutStatus:
+        """Hand a complete chunk to a tier. For Slot alone: the caller releases the buffer."""
+        body = slot.body
+        record = Record(slot.key, len(body), xxh3_128_digest(body), int(self._clock()), slot.meta)
+        writing = self._hand_over(slot, record, buffer, ack)
+        if isinstance(writing, PutStatus):
+            self.space.release(slot.scope.tenant, len(body))
+            durable_twin = ack is Ack.DURABLE and writing is PutStatus.EXISTS
+            return self.settle(slot.scope, slot.key) if durable_twin else writing
+        return writing.outcome() if ack is Ack.DURABLE else writing.so_far()
+
+    def _hand_over(self, slot: Slot, record: Record, buffer: Buffer, ack: Ack) -> "Writing | PutStatus":
+        """Two writers of one chunk meet here: the second is told that it exists."""
+        name = (slot.scope, slot.key)
+        with self._meeting:
+            if name in self._coming or self._holder(*name) is not None:
+                return PutStatus.EXISTS
+            self._coming.add(name)
+        try:
+            tier = self.space.target()
+            if tier is None:
+                return PutStatus.FULL
+            writing = Writing(self, tier, slot.scope, record)
+            self.space.added(tier.name, slot.scope, record)
+            self.ram.insert(slot.scope, record, buffer)
+            tier.write(slot.scope, record, buffer, durable=ack is Ack.DURABLE, done=writing.done)
+            return writing
+        finally:
+            with self._meeting:
+                self._coming.discard(name)
+
+    def lost(self, scope: Scope, record: Record, tier: Tier) -> None:
+        """A write failed after all: nothing of the chunk stays anywhere."""
+        self.ram.remove(scope, [record.key])
+        self.space.removed(tier.name, scope, record)
+        with self._counting:
+            self._late["failed_writes"] += 1
+
+    def settle(self, scope: Scope, key: bytes) -> PutStatus:
+        """Wait until a chunk that exists is durable: EXISTS, or FAILED when its write did not succeed."""
+        tier = self._holder(scope, key)
+        if tier is not None:
+            tier.flush()
+        return PutStatus.EXISTS if self._holder(scope, key) is not None else PutStatus.FAILED
+
+    def _holder(self, scope: Scope, key: bytes) -> Tier | None:
+        return next((tier for tier in self.tiers.values() if tier.has(scope, [key])[0]), None)
+
+    def touch(self, scope: Scope, keys: Sequence[bytes]) -> int:
+        """Refresh recency; how many of the chunks are known."""
+        return sum(self.space.touch(scope, key) for key in keys)
+
+    def tenant_stat(self, scope: Scope) -> dict[str, Any]:
+        """What a capability's holder may know of its own scope; writes of the last half second may be missing."""
+        held = {name: tier.scopes().get(scope) for name, tier in self.tiers.items()}
+        usage = {str(name): asdict(one) for name, one in held.items() if one is not None}
+        return {"usage": usage, "quota": self.space.quota_of(scope.tenant)}
+
+    def stat(self) -> dict[str, Any]:
+        pool = {"ram_mapped": self.pool.mapped, "ram_in_use": self.pool.in_use, "ram_total": self.pool.total}
+        with self._counting:
+            late = dict(self._late)
+        return {
+            "tiers": [asdict(tier.stat()) for tier in self.tiers.values()],
+            "ram": {**self.ram.counters(), **pool},
+            "counters": {**late, **self.space.counters(), "leases": len(self.leases)},
+            "tenants": self.space.tenants(),
+        }
+
+    def ls(self, tenant: str | None, domain: str | None, after: str, limit: int) -> list[dict[str, Any]]:
+        """Chunks in order of tier, scope and key; `after` is the `cursor` of the last row seen."""
+        rows = (row for row in self._rows(after) if tenant in (None, row["tenant"]) and domain in (None, row["domain"]))
+        return list(islice(rows, limit))
+
+    def _rows(self, after: str) -> Iterator[dict[str, Any]]:
+        start = _cursor(after)
+        for order, (name, tier) in enumerate(self.tiers.items()):
+            tier.flush()  # what was written in the last moments is in the index then
+            for scope in sorted(tier.scopes()):
+                place = (order, scope.tenant, scope.domain, scope.epoch.hex())
+                if start is not None and place < start[:4]:
+                    continue
+                behind = bytes.fromhex(start[4]) if start is not None and place == start[:4] else b""
+                for _, record in tier.walk(scope, behind):
+                    yield _row(name, scope, record) | {"cursor": _mark((*place, record.key.hex()))}
+
+    def scrub(self, tier: str, stop: Callable[[], bool]) -> Scrubbed:
+        """Read everything of a tier again; what is not what was written answers MISS from now on."""
+        found = self.tier(tier).scrub(stop)
+        for scope, key in found.bad:
+            self.ram.remove(scope, [key])
+        for scope in {scope for scope, _ in found.bad}:
+            self.space.recount(self.tier(tier), scope)
+        with self._counting:
+            self._late["quarantined_by_scrub"] += len(found.bad)
+        return found
+
+    def erase_scope(self, scope: Scope) -> dict[str, int]:
+        """Remove everything of a scope from RAM and every tier; chunks removed by place."""
+        self.leases.drop_scope(scope)
+        removed = Counter(ram=self.ram.remove_scope(scope))
+        for name, tier in self._twice():
+            removed[name] += tier.erase_scope(scope)
+        removed["ram"] += self.ram.remove_scope(scope)  # what a read under way brought in
+        for tier in self.tiers.values():
+            self.space.recount(tier, scope)
+        return dict(removed)
+
+    def erase_subject(self, tenant: str, domain: str | None, subject: bytes) -> dict[str, int]:
+        """Remove a subject's chunks in one domain of a tenant or in all; chunks removed by place."""
+        if subject == NO_SUBJECT:
+            raise UsageError("KV-STORE-020", "no subject was named", why="all zero means that none was given")
+        removed = Counter(ram=self.ram.remove_subject(tenant, domain, subject))
+        for name, tier in self._twice():
+            tier.flush()
+            for scope in [one for one in tier.scopes() if one.tenant == tenant and domain in (None, one.domain)]:
+                removed[name] += tier.erase_subject(scope, subject)
+                self.space.recount(tier, scope)
+        removed["ram"] += self.ram.remove_subject(tenant, domain, subject)
+        return dict(removed)
+
+    def _twice(self) -> Iterator[tuple[str, Tier]]:
+        """Every tier, and again when there are several: a chunk that a move carries is between them at first."""
+        for _ in range(min(2, len(self.tiers))):
+            yield from ((str(name), tier) for name, tier in self.tiers.items())
+
+    def move(self, body: dict[str, Any], stop: Callable[[], bool]) -> Moved:
+        """Move chunks between tiers: see moving.Move."""
+        if self._journals is None:
+            raise UsageError("KV-STORE-024", "this store does not move chunks", why="it has no place for journals")
+        return run_move(self, self._journals, body, stop)
+
+    def flush(self) -> None:
+        for tier in self.tiers.values():
+            tier.flush()
+
+    def drain(self) -> None:
+        self.space.pause()
+        self.flush()
+
+    def resume(self) -> None:
+        self.space.resume()
+
+    def close(self) -> None:
+        self.space.close()
+        for tier in self.tiers.values():
+            tier.close()
+        self.ram.close()
+        self.pool.close()
+
+    def tier(self, name: str) -> Tier:
+        """UsageError KV-STORE-021 when there is none of this name."""
+        found = self.tiers.get(TierName(name))
+        if found is None:
+            raise UsageError(
+                "KV-STORE-021", f"this store has no tier {name}", why=f"it has {', '.join(self.tiers) or 'none'}"
+            )
+        return found
+
+
+class Writing:
+    """A chunk on its way to a medium; `done` is called by the tier, once."""
+
+    def __init__(self, store: Store, tier: Tier, scope: Scope, record: Record) -> None:
+        self._store = store
+        self._tier = tier
+        self._scope = scope
+        self._record = record
+        self._status: PutStatus | None = None
+        self._over = Event()
+
+    def done(self, status: PutStatus) -> None:
+        self._status = status
+        if status is not PutStatus.STORED:
+            self._store.lost(self._scope, self._record, self._tier)
+        self._over.set()
+
+    def so_far(self) -> PutStatus:
+        """STORED while nothing speaks against it: the chunk can be read."""
+        return PutStatus.STORED if self._status is None else self._status
+
+    def outcome(self) -> PutStatus:
+        self._over.wait(DURABLE_PATIENCE)
+        return PutStatus.FAILED if self._status is None else self._status
+
+
+def _row(tier: TierName, scope: Scope, record: Record) -> dict[str, Any]:
+    meta = record.meta
+    return {
+        "tenant": scope.tenant, "domain": scope.domain, "epoch": scope.epoch.hex(), "key": record.key.hex(),
+        "tier": str(tier), "length": record.length, "stored_at": record.stored_at,
+        "expires_at": meta.expires_at or None, "kind": meta.kind.name.lower(), "position": meta.position,
+        "model": meta.model.hex(),
+    }  # fmt: skip
+
+
+Mark = tuple[int, str, str, str, str]  # of a tier, tenant, domain, epoch and key
+
+
+def _mark(place: Mark) -> str:
+    return urlsafe_b64encode(msgspec.json.encode(place)).decode()
+
+
+def _cursor(after: str) -> Mark | None:
+    if not after:
+        return None
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(after), type=Mark)
+    except ValueError as bad:
+        raise UsageError(
+            "KV-STORE-022", "not a place to go on from", where=after[:200], fix="give a row's `cursor`"
+        ) from bad

@@ -1,0 +1,313 @@
+"""Chains over several stores over real sockets, some of which are down, hung, slow or refusing."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from kvctl.connector.breaker import Policy
+from kvctl.connector.keys import Identity
+from kvctl.connector.placement import Copies, Node, PoolMap
+from kvctl.connector.pool import Pool, PutResult
+from kvctl.connector.receipt import Got
+from kvctl.connector.wire import PutStatus, Refusal, Type
+from kvctl.types.chunks import Kind, Meta
+from tests.connector.standin import StandIn, key_lease, running
+
+LEASE = key_lease()
+LENGTH = 3000
+CHAIN = [bytes((number,)) + b"k" * 31 for number in range(24)]
+PRIVATE, COMMON = Meta(), Meta(kind=Kind.COMMON)
+AT_MOST = 5.0
+
+
+@pytest.fixture
+def stores() -> Iterator[dict[str, StandIn]]:
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(running()) for name in ("one", "two", "three")}
+
+
+def site(stores: dict[str, StandIn], version: int = 1, common: int = 2) -> PoolMap:
+    nodes = tuple(Node(name, (store.address,), store.identity.public.hex()) for name, store in stores.items())
+    return PoolMap(version, nodes, 4, Copies(1, common))
+
+
+@pytest.fixture
+def pool(stores: dict[str, StandIn]) -> Iterator[Pool]:
+    # A breaker that opened stays open for the whole test unless the test says otherwise.
+    with Pool(site(stores), Identity.generate(), policy=Policy(failures=1, first=60.0)) as made:
+        yield made
+
+
+def plain(position: int) -> bytes:
+    return bytes((position, 255 - position)) * (LENGTH // 2)
+
+
+def put(pool: Pool, positions: range, meta: Meta = PRIVATE) -> list[PutResult]:
+    return pool.put(LEASE, CHAIN, [(position, plain(position), meta) for position in positions])
+
+
+def got(pool: Pool, positions: range, seconds: float = 20) -> list[Got]:
+    """Fetch, and hold each hit against what was stored."""
+    targets = {position: memoryview(bytearray(LENGTH)) for position in positions}
+    results = pool.get_into(LEASE, CHAIN, list(targets.items()), time.monotonic() + seconds)
+    for (position, target), result in zip(targets.items(), results, strict=True):
+        assert not result.hit or target == plain(position)
+    return [result.status for result in results]
+
+
+def owner_of(pool: Pool, position: int, rank: int = 0) -> str:
+    return pool.map.owners(pool.map.run(CHAIN, position), rank + 1)[rank].name
+
+
+def owned(pool: Pool, name: str) -> list[int]:
+    return [position for position in range(len(CHAIN)) if owner_of(pool, position) == name]
+
+
+def until_true(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_chain_is_spread_by_stripes_and_found_again(pool: Pool, stores: dict[str, StandIn]) -> None:
+    assert [result.there for result in put(pool, range(24))] == [1] * 24
+    for name, store in stores.items():
+        assert sorted(store.chunks) == [CHAIN[position] for position in owned(pool, name)]
+    assert sum(bool(store.chunks) for store in stores.values()) >= 2
+    assert got(pool, range(24)) == [Got.HIT] * 24
+    assert pool.has(LEASE, CHAIN) == [True] * 24
+
+
+def test_a_prompt_with_a_common_prefix_hits_it(pool: Pool) -> None:
+    put(pool, range(24))
+    other = CHAIN[:10] + [b"o" * 31 + bytes((number,)) for number in range(9)]
+    assert pool.has(LEASE, other) == [True] * 10 + [False] * 9
+    assert pool.has(LEASE, other, first=8) == [True] * 2 + [False] * 9
+
+
+def test_a_suffix_is_stored_where_a_reader_of_the_whole_looks(pool: Pool) -> None:
+    put(pool, range(6))
+    put(pool, range(6, 24))
+    assert got(pool, range(24)) == [Got.HIT] * 24
+
+
+def test_common_chunks_are_on_two_nodes(pool: Pool, stores: dict[str, StandIn]) -> None:
+    results = put(pool, range(8), COMMON)
+    assert [result.there for result in results] == [2] * 8
+    for position, result in enumerate(results):
+        first, second = [name for name, _ in result.copies]
+        assert [first, second] == [owner_of(pool, position), owner_of(pool, position, 1)]
+        assert all((CHAIN[position] in store.chunks) == (name in (first, second)) for name, store in stores.items())
+
+
+def test_the_second_copy_serves_when_the_first_node_is_down(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(8), COMMON)
+    stores[owner_of(pool, 0)].close()
+    assert pool.has(LEASE, CHAIN[:8]) == [True] * 8
+    assert got(pool, range(8)) == [Got.HIT] * 8
+
+
+def test_a_corrupt_copy_is_a_miss_and_the_other_copy_a_hit(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(1), COMMON)
+    stores[owner_of(pool, 0)].faults.flip = {CHAIN[0]}
+    assert got(pool, range(1)) == [Got.HIT]
+    stores[owner_of(pool, 0, 1)].faults.flip = {CHAIN[0]}
+    assert got(pool, range(1)) == [Got.CORRUPT]
+
+
+def test_a_node_that_is_down_is_a_miss_for_its_chunks_alone(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(24))
+    lost = owner_of(pool, 0)
+    stores[lost].close()
+    expected = [Got.LOST if owner_of(pool, position) == lost else Got.HIT for position in range(24)]
+    # The next in line answers MISS: it is asked because a reader does not know how many copies there are.
+    assert [Got.LOST if status is Got.MISS else status for status in got(pool, range(24))] == expected
+    assert pool.has(LEASE, CHAIN) == [status is Got.HIT for status in expected]
+    assert pool.stat()[lost]["breaker"] == "open"
+
+
+def test_an_open_breaker_keeps_calls_away_from_a_node(stores: dict[str, StandIn]) -> None:
+    with Pool(site(stores, common=1), Identity.generate(), policy=Policy(failures=1, first=60.0)) as pool:
+        hung = stores[owner_of(pool, 0)]
+        hung.faults.stall = {Type.HAS}
+        pool.has(LEASE, CHAIN[:1], deadline=time.monotonic() + 0.2)
+        hung.faults.stall.clear()
+        asked = len(hung.requests)
+        begun = time.monotonic()
+        assert pool.has(LEASE, CHAIN[:1], deadline=begun + 20) == [False]
+        assert got(pool, range(1)) == [Got.LOST]
+        assert put(pool, range(1))[0].copies == ((owner_of(pool, 0), None),)
+        assert time.monotonic() - begun < AT_MOST
+        assert len(hung.requests) == asked
+
+
+def test_a_breaker_closes_when_its_node_is_back(stores: dict[str, StandIn]) -> None:
+    with Pool(site(stores), Identity.generate(), policy=Policy(failures=1, first=0.01)) as pool:
+        put(pool, range(24))
+        ailing = stores[owner_of(pool, 0)]
+        ailing.faults.refuse[Type.HAS] = (Refusal.DRAINING, 0)
+        assert pool.has(LEASE, CHAIN[:1]) == [False]
+        assert pool.stat()[owner_of(pool, 0)]["breaker"] == "open"
+        ailing.faults.refuse.clear()
+        until_true(lambda: pool.has(LEASE, CHAIN[:1]) == [True])
+        assert pool.stat()[owner_of(pool, 0)]["breaker"] == "closed"
+
+
+def test_a_refused_capability_is_a_miss_and_no_fault_of_the_node(pool: Pool, stores: dict[str, StandIn]) -> None:
+    for store in stores.values():
+        store.faults.refuse[Type.ATTACH] = (Refusal.EXPIRED, 0)
+    assert pool.has(LEASE, CHAIN) == [False] * 24
+    assert put(pool, range(1))[0].there == 0
+    assert {told["breaker"] for told in pool.stat().values()} == {"closed"}
+    assert "expired" in pool.stat()[owner_of(pool, 0)]["refused"]
+
+
+def test_a_hung_first_owner_leaves_time_for_the_second(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(4), COMMON)
+    stores[owner_of(pool, 0)].faults.stall = {Type.GET}
+    begun = time.monotonic()
+    assert got(pool, range(4), 2.0) == [Got.HIT] * 4
+    assert time.monotonic() - begun < AT_MOST
+
+
+def test_every_node_hung_ends_at_the_deadline(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(24), COMMON)
+    for store in stores.values():
+        store.faults.stall = {Type.GET, Type.HAS}
+    begun = time.monotonic()
+    assert set(got(pool, range(24), 0.3)) == {Got.LOST}
+    assert pool.has(LEASE, CHAIN, deadline=time.monotonic() + 0.3) == [False] * 24
+    assert time.monotonic() - begun < AT_MOST
+
+
+def test_a_full_node_says_so(pool: Pool, stores: dict[str, StandIn]) -> None:
+    stores[owner_of(pool, 0)].faults.put = PutStatus.FULL
+    (result,) = put(pool, range(1), COMMON)
+    assert result.there == 1
+    assert result.copies[0] == (owner_of(pool, 0), PutStatus.FULL)
+
+
+def test_touch_reaches_every_copy(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(4), COMMON)
+    pool.touch(LEASE, CHAIN[:4])
+    touched = {name for name, store in stores.items() if Type.TOUCH in [kind for kind, _, _ in store.requests]}
+    assert touched == {owner_of(pool, 0), owner_of(pool, 0, 1)}
+
+
+class TestNewMap:
+    @pytest.fixture
+    def grown(self, stores: dict[str, StandIn]) -> Iterator[tuple[Pool, StandIn, PoolMap]]:
+        with (
+            running() as fourth,
+            Pool(site(stores, common=1), Identity.generate(), policy=Policy(failures=1)) as pool,
+        ):
+            put(pool, range(24))
+            yield pool, fourth, site({**stores, "four": fourth}, 2, common=1)
+
+    def test_chunks_are_found_where_they_were(self, grown: tuple[Pool, StandIn, PoolMap]) -> None:
+        pool, fourth, bigger = grown
+        pool.reload(bigger)
+        assert not pool.settled
+        assert owned(pool, "four") != []
+        assert got(pool, range(24)) == [Got.HIT] * 24
+        assert fourth.chunks == {}
+
+    def test_new_chunks_go_where_the_new_map_says(self, grown: tuple[Pool, StandIn, PoolMap]) -> None:
+        pool, fourth, bigger = grown
+        pool.reload(bigger)
+        put(pool, range(24))
+        assert sorted(fourth.chunks) == [CHAIN[position] for position in owned(pool, "four")]
+
+    def test_after_settling_only_the_new_owner_is_asked(self, grown: tuple[Pool, StandIn, PoolMap]) -> None:
+        pool, _, bigger = grown
+        pool.reload(bigger)
+        pool.settle()
+        moved = owned(pool, "four")
+        assert pool.has(LEASE, CHAIN) == [position not in moved for position in range(24)]
+
+    def test_a_node_that_left_is_read_until_settling(self, stores: dict[str, StandIn]) -> None:
+        with Pool(site(stores), Identity.generate()) as pool:
+            put(pool, range(24))
+            left = owner_of(pool, 0)
+            rest = {name: store for name, store in stores.items() if name != left}
+            pool.reload(site(rest, 2))
+            assert got(pool, range(24)) == [Got.HIT] * 24
+            pool.settle()
+            assert got(pool, range(1)) == [Got.MISS]
+            assert left not in pool.stat()
+
+    def test_an_older_map_is_not_taken(self, pool: Pool, stores: dict[str, StandIn]) -> None:
+        with pytest.raises(ValueError, match="not newer"):
+            pool.reload(site(stores))
+
+    def test_connections_of_unchanged_nodes_stay(self, pool: Pool, stores: dict[str, StandIn]) -> None:
+        put(pool, range(24))
+        before = {name: store.accepted for name, store in stores.items()}
+        pool.reload(site(stores, 2))
+        pool.settle()
+        assert got(pool, range(24)) == [Got.HIT] * 24
+        assert {name: store.accepted for name, store in stores.items()} == before
+
+
+def test_no_node_is_a_miss(stores: dict[str, StandIn]) -> None:
+    with Pool(PoolMap(1, ()), Identity.generate()) as pool:
+        assert pool.has(LEASE, CHAIN) == [False] * 24
+        assert got(pool, range(2)) == [Got.LOST] * 2
+        assert put(pool, range(1)) == [PutResult(())]
+
+
+def test_a_child_after_fork_can_use_the_pool(pool: Pool) -> None:
+    put(pool, range(24), COMMON)
+    child = os.fork()
+    if not child:
+        good = False
+        try:
+            good = got(pool, range(24)) == [Got.HIT] * 24
+        finally:
+            os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_node_that_answers_a_little_and_then_hangs_is_left_alone_too(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(4))
+    ailing = stores[owner_of(pool, 0)]
+    ailing.chunks.pop(CHAIN[0])
+    ailing.faults.drip_after = 100
+    assert got(pool, range(4), 2.0)[0] is Got.MISS
+    assert pool.stat()[owner_of(pool, 0)]["breaker"] == "open"
+
+
+def test_a_call_does_not_wait_behind_others_that_may_take_longer(stores: dict[str, StandIn]) -> None:
+    with Pool(site(stores, common=1), Identity.generate(), policy=Policy(failures=1000)) as pool:
+        for store in stores.values():
+            store.faults.stall = {Type.HAS}
+        end = time.monotonic() + 4
+        slow = [threading.Thread(target=pool.has, args=(LEASE, CHAIN, 0, 0, end)) for _ in range(8)]
+        for thread in slow:
+            thread.start()
+        until_true(lambda: sum(kind is Type.HAS for s in stores.values() for kind, _, _ in s.requests) >= 8)
+        begun = time.monotonic()
+        pool.has(LEASE, CHAIN, deadline=begun + 0.2)
+        assert time.monotonic() < min(begun + 2, end)
+        for thread in slow:
+            thread.join()
+
+
+def test_a_hung_node_does_not_keep_the_others_from_storing(pool: Pool, stores: dict[str, StandIn]) -> None:
+    hung = owner_of(pool, 0)
+    stores[hung].faults.stall = {Type.PUT}
+    items = [(position, plain(position), PRIVATE) for position in range(24)]
+    results = pool.put(LEASE, CHAIN, items, deadline=time.monotonic() + 2.0)
+    assert [result.there for result in results] == [int(owner_of(pool, position) != hung) for position in range(24)]
+
+
+def test_a_chunk_that_no_store_takes_is_the_callers_error(pool: Pool, stores: dict[str, StandIn]) -> None:
+    for store in stores.values():
+        store.chunk_limit = 1000
+    with pytest.raises(ValueError, match="takes 1 to 1000"):
+        put(pool, range(24))
