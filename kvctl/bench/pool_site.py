@@ -98,7 +98,9 @@ class Store:
         self._running.close()
 
     def hang(self) -> None:
+        """Stop it where it is. Until waitid(2) reports that, its threads may still answer."""
         self._child.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._child.process.pid, os.WSTOPPED)
 
     def resume(self) -> None:
         self._child.process.send_signal(signal.SIGCONT)

@@ -29,6 +29,7 @@ SHARE = 4 << 20  # bytes of a batch that are worth another connection
 AHEAD = 1 << 20  # bytes of a chunk that are worth being opened by another thread
 CORES = os.cpu_count() or 1
 OPENERS = max(min(CORES, 4), 2)  # threads of a client that open chunks
+LONGEST = 86400.0  # seconds; of a later deadline, so much: a poll takes 24 days at most, and no infinity
 STALE = {Refusal.EXPIRED, Refusal.REVOKED, Refusal.NOT_ATTACHED}  # refusals of a slot: attach again next time
 Bytes = bytes | bytearray | memoryview
 Want = tuple[bytes, memoryview]  # a chunk's key, and where its bytes go
@@ -173,7 +174,8 @@ class StoreClient:
         self.close()
 
     def _until(self, deadline: float | None) -> float:
-        return time.monotonic() + self._timeout if deadline is None else deadline
+        now = time.monotonic()
+        return now + self._timeout if deadline is None else min(deadline, now + LONGEST)
 
     def _open(self, address: str, deadline: float) -> Connection:
         return Connection.open(address, self._identity, self._store_key, deadline)
@@ -254,8 +256,8 @@ class StoreClient:
 
     def _shares(self, wants: Sequence[Want], deadline: float) -> list[Sequence[Want]]:
         """The batch dealt out over as many connections as are free and worth it, a place reserved for each."""
-        self._reserve(deadline)
         worth = min(sum(target.nbytes for _, target in wants) // SHARE, len(wants))
+        self._reserve(deadline)
         count = 1
         while count < worth and self._sessions.reserve(None):
             count += 1

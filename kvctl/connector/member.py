@@ -10,10 +10,13 @@ from kvctl.connector.breaker import Breaker, Policy, State
 from kvctl.connector.client import StoreClient
 from kvctl.connector.failures import DeadlineExceeded, StoreRefused, StoreUnavailable
 from kvctl.connector.placement import Node
+from kvctl.connector.threads import handed_over
 from kvctl.connector.wire import Refusal
 
 T = TypeVar("T")
 Call = Callable[[StoreClient], T]
+READERS = 4  # threads of one node that ask and fetch
+LANES = 2  # threads of one node that store: one seals while the other sends
 # Refusals that say something about the store; the others are about one request or one capability.
 AILING = {
     Refusal.UNKNOWN_CONNECTOR,
@@ -40,7 +43,8 @@ class Member:
         """With a closed breaker and no thread: what a child does after fork (its client restarts by itself)."""
         self._breaker = Breaker(self._policy)
         self._lock = Lock()
-        self._threads = ThreadPoolExecutor(4, f"kvctl-{self.node.name}")
+        self._readers = ThreadPoolExecutor(READERS, f"kvctl-{self.node.name}-read")
+        self._writers = ThreadPoolExecutor(LANES, f"kvctl-{self.node.name}-write")
 
     @property
     def state(self) -> State:
@@ -68,21 +72,24 @@ class Member:
         return answer
 
     def start(self, call: Call[T], sound: Callable[[T], bool] | None = None) -> "Future[T]":
-        """`ask` in a thread of this member's."""
-        return self.spawn(lambda: self.ask(call, sound))
+        """`ask` in a thread of this member's. StoreUnavailable when it has none to give."""
+        return self._begun(self._readers, lambda: self.ask(call, sound))
 
-    def spawn(self, work: Callable[[], T]) -> "Future[T]":
-        """Any work about this store, in a thread of this member's."""
-        try:
-            return self._threads.submit(work)
-        except RuntimeError:  # a newer map has dropped this node meanwhile
-            gone: Future[T] = Future()
-            gone.set_exception(StoreUnavailable(f"{self.node.name} is closed"))
-            return gone
+    def write(self, work: Callable[[], T]) -> "Future[T]":
+        """Storing chunks, which takes long, in threads that no question waits for."""
+        return self._begun(self._writers, work)
+
+    def _begun(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> "Future[T]":
+        begun = handed_over(threads, work)
+        if begun is None:  # a newer map has dropped this node meanwhile
+            begun = Future()
+            begun.set_exception(StoreUnavailable(f"no thread for {self.node.name}"))
+        return begun
 
     def close(self) -> None:
         """Calls under way end as they would."""
-        self._threads.shutdown(wait=False)
+        self._readers.shutdown(wait=False)
+        self._writers.shutdown(wait=False)
         self.client.close()
 
     def _judge(self, error: BaseException, begun: float) -> None:

@@ -29,6 +29,7 @@ from kvctl.types.errors import RefusedError, UsageError
 LABEL = b"kvctl placement 1\0"
 MAP_LABEL = b"kvctl pool map 1\0"
 MAX_STRIPE = 4096
+MAX_WEIGHT = 1 << 52  # exact in binary64
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,8 +42,8 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tiers: tuple[TierName, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.name or not self.addresses or self.weight < 0:
-            raise ValueError("a node has a name, an address and a weight that is not negative")
+        if not self.name or not self.addresses or not 0 <= self.weight <= MAX_WEIGHT:
+            raise ValueError(f"a node has a name, an address and a weight from 0 to {MAX_WEIGHT}")
         for address in self.addresses:
             parse(address)
         if len(self.key) != KEY_BYTES:
@@ -84,6 +85,9 @@ class PoolMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
             raise ValueError(f"a stripe is 1 to {MAX_STRIPE} chunks")
         if len({node.name for node in self.nodes}) != len(self.nodes):
             raise ValueError("two nodes have one name")
+        addresses = [address for node in self.nodes for address in node.addresses]
+        if len(set(addresses)) != len(addresses):
+            raise ValueError("two nodes have one address: both copies of a chunk could be on one store")
 
     def run(self, chain: Sequence[bytes], position: int) -> bytes:
         """The id of the run that the chunk at `position` of a chain belongs to."""

@@ -7,7 +7,7 @@ are in force. All waiting ends at the deadline; while other owners are left, one
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +16,11 @@ from threading import Lock
 from typing import Any, Self, TypeVar
 
 from kvctl.connector.breaker import Policy
-from kvctl.connector.client import Bytes, StoreClient
+from kvctl.connector.client import LONGEST, Bytes, StoreClient
 from kvctl.connector.failures import StoreError
 from kvctl.connector.forks import restart_in_child
 from kvctl.connector.keys import Identity, KeyLease
-from kvctl.connector.member import Member
+from kvctl.connector.member import LANES, Member
 from kvctl.connector.placement import Node, PoolMap
 from kvctl.connector.receipt import GetResult, Got
 from kvctl.connector.rounds import Question, ask_in_turn, run_all
@@ -28,7 +28,6 @@ from kvctl.connector.wire import PutStatus
 from kvctl.types.chunks import Ack, Kind, Meta
 
 T = TypeVar("T")
-LANES = 2  # connections to one node that a PUT uses: one seals while the other sends
 Item = tuple[int, Bytes | Sequence[Bytes], Meta]  # position in the chain, plaintext, meta
 
 
@@ -42,6 +41,14 @@ class PutResult:
     def there(self) -> int:
         """How many nodes have the chunk now."""
         return sum(status in (PutStatus.STORED, PutStatus.EXISTS) for _, status in self.copies)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The maps in force, the newest first, and a member for each of their nodes: read together, replaced together."""
+
+    maps: tuple[PoolMap, ...]
+    members: Mapping[str, Member]
 
 
 class Pool:
@@ -64,36 +71,34 @@ class Pool:
         self._chance = chance
         self._options = options
         self._changing = Lock()
-        self._maps: tuple[PoolMap, ...] = (pool_map,) if previous is None else (pool_map, previous)
-        self._members: dict[str, Member] = {}
-        self._adopt()
+        self._closed = False
+        self._state = State((), {})
+        self._adopt((pool_map,) if previous is None else (pool_map, previous))
         restart_in_child(self)
 
     @property
     def map(self) -> PoolMap:
-        return self._maps[0]
+        return self._state.maps[0]
 
     @property
     def settled(self) -> bool:
         """Whether one map alone is in force."""
-        return len(self._maps) == 1
+        return len(self._state.maps) == 1
 
     def reload(self, pool_map: PoolMap) -> None:
-        """Write by a newer map from now on, and read by it and then by the one before, until `settle`.
+        """Write by a newer map from now on, and read by it and then by those before, until `settle`.
 
         ValueError for a version that is not newer.
         """
         with self._changing:
             if pool_map.version <= self.map.version:
                 raise ValueError(f"map version {pool_map.version} is not newer than {self.map.version}")
-            self._maps = (pool_map, self.map)
-            self._adopt()
+            self._adopt((pool_map, *self._state.maps))
 
     def settle(self) -> None:
         """The chunks have moved, or will not: read by the newest map alone."""
         with self._changing:
-            self._maps = self._maps[:1]
-            self._adopt()
+            self._adopt(self._state.maps[:1])
 
     def has(
         self,
@@ -125,9 +130,12 @@ class Pool:
     ) -> list[GetResult]:
         """Fetch chunks of a chain by position, each into its target of exactly its length.
 
-        A chunk that is no hit has the answer of the last owner that gave one; LOST: none did.
+        A chunk that is no hit has the answer of the last owner that gave one; LOST: none did. ValueError for a position
+        that comes twice.
         """
         targets = dict(wants)
+        if len(targets) != len(wants):
+            raise ValueError("a position is asked for twice: one of its targets would stay as it is")
         results: dict[int, GetResult] = {}
 
         def ask(positions: Sequence[int], until: float, client: StoreClient) -> list[GetResult]:
@@ -154,7 +162,8 @@ class Pool:
         that hangs holds up no other's.
         """
         until = self._until(deadline)
-        owners = [self._writers(chain, position, meta.kind) for position, _, meta in items]
+        state = self._state
+        owners = [writers(state.maps[0], chain, position, meta.kind) for position, _, meta in items]
         said: list[dict[str, PutStatus | None]] = [dict.fromkeys(names) for names in owners]
         asked: defaultdict[str, list[int]] = defaultdict(list)
         for at, names in enumerate(owners):
@@ -171,7 +180,7 @@ class Pool:
         work = [
             (member, partial(store, member, mine[lane::LANES]))
             for name, mine in asked.items()
-            if (member := self._members.get(name)) is not None
+            for member in [state.members[name]]
             for lane in range(min(LANES, len(mine)))
         ]
         run_all(work, until)
@@ -194,17 +203,20 @@ class Pool:
                 "refused": str(member.refused or ""),
                 **member.client.counters.snapshot(),
             }
-            for name, member in self._members.items()
+            for name, member in self._state.members.items()
         }
 
     def restart(self) -> None:
         self._changing = Lock()
-        for member in self._members.values():
+        for member in self._state.members.values():
             member.restart()
 
     def close(self) -> None:
-        for member in self._members.values():
-            member.close()
+        """For good: what is asked afterwards is a miss, and a newer map opens nothing."""
+        with self._changing:
+            self._closed = True
+            for member in self._state.members.values():
+                member.close()
 
     def __enter__(self) -> Self:
         return self
@@ -213,45 +225,50 @@ class Pool:
         self.close()
 
     def _until(self, deadline: float | None) -> float:
-        return time.monotonic() + self._timeout if deadline is None else deadline
+        now = time.monotonic()
+        return now + self._timeout if deadline is None else min(deadline, now + LONGEST)
 
-    def _adopt(self) -> None:
-        """Have a member for each node of the maps, keeping those that did not change."""
-        nodes = {node.name: node for pool_map in reversed(self._maps) for node in pool_map.nodes}
-        before = self._members
-        self._members = {
+    def _adopt(self, maps: tuple[PoolMap, ...]) -> None:
+        """Have a member for each node of the maps, keeping those that did not change; then use them all at once."""
+        nodes = {node.name: node for pool_map in reversed(maps) for node in pool_map.nodes}
+        before = self._state.members
+        members = {
             name: before[name] if name in before and same(before[name].node, node) else self._member(node)
             for name, node in nodes.items()
         }
+        self._state = State(maps, members)
         for name, member in before.items():
-            if self._members.get(name) is not member:
+            if members.get(name) is not member:
                 member.close()
 
     def _member(self, node: Node) -> Member:
         client = StoreClient(node.addresses, self._identity, node.key, timeout=self._timeout, **self._options)
-        return Member(node, client, self._policy, self._chance)
+        made = Member(node, client, self._policy, self._chance)
+        if self._closed:
+            made.close()
+        return made
 
     def _ask(
         self, chain: Sequence[bytes], positions: Iterable[int], question: Question[T], deadline: float | None
     ) -> None:
-        owners = self._owners(chain, positions)
-        ask_in_turn(question, owners, self._members, self._until(deadline))
+        state = self._state
+        ask_in_turn(question, readers(state.maps, chain, positions), state.members, self._until(deadline))
 
-    def _writers(self, chain: Sequence[bytes], position: int, kind: Kind) -> list[str]:
-        pool_map = self.map
-        return [node.name for node in pool_map.owners(pool_map.run(chain, position), pool_map.copies.of(kind))]
 
-    def _owners(self, chain: Sequence[bytes], positions: Iterable[int]) -> dict[int, list[str]]:
-        """Position -> the nodes that may have the chunk, in the order in which to ask them."""
-        maps = self._maps
-        runs: dict[tuple[bytes, ...], list[str]] = {}
-        owners = {}
-        for position in positions:
-            run = tuple(pool_map.run(chain, position) for pool_map in maps)
-            if run not in runs:
-                runs[run] = candidates(maps, run)
-            owners[position] = runs[run]
-        return owners
+def writers(pool_map: PoolMap, chain: Sequence[bytes], position: int, kind: Kind) -> list[str]:
+    return [node.name for node in pool_map.owners(pool_map.run(chain, position), pool_map.copies.of(kind))]
+
+
+def readers(maps: Sequence[PoolMap], chain: Sequence[bytes], positions: Iterable[int]) -> dict[int, list[str]]:
+    """Position -> the nodes that may have the chunk, in the order in which to ask them."""
+    runs: dict[tuple[bytes, ...], list[str]] = {}
+    owners = {}
+    for position in positions:
+        run = tuple(pool_map.run(chain, position) for pool_map in maps)
+        if run not in runs:
+            runs[run] = candidates(maps, run)
+        owners[position] = runs[run]
+    return owners
 
 
 def candidates(maps: Sequence[PoolMap], runs: Sequence[bytes]) -> list[str]:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from mmap import mmap
 from typing import Any, TypeVar
 
 from kvctl.connector.scratch import ScratchPool
 from kvctl.connector.seal import Sealer, SealError, open_into
+from kvctl.connector.threads import handed_over
 from kvctl.connector.wire import GetStatus
 
 OPENING = 2  # chunks of one connection that wait to be opened, at most: each holds scratch
@@ -134,10 +136,10 @@ class Taking:
 
 
 def started(executor: Executor, work: Callable[..., T], *with_: Any) -> "Future[T]":
-    """Work begun by another thread; by this one when the client was closed meanwhile, so that it still ends whole."""
-    try:
-        return executor.submit(work, *with_)
-    except RuntimeError:
-        done: Future[T] = Future()
-        done.set_result(work(*with_))
-        return done
+    """Work begun by another thread; done by this one when there is none, so that it still ends whole."""
+    begun = handed_over(executor, partial(work, *with_))
+    if begun is not None:
+        return begun
+    done: Future[T] = Future()
+    done.set_result(work(*with_))
+    return done

@@ -74,8 +74,8 @@ def ask_all(
 
 
 def run_all(work: Sequence[tuple[Member, Callable[[], None]]], until: float) -> None:
-    """Run pieces of work, the first in this thread, the others in threads of the stores that they are about."""
-    others = [member.spawn(piece) for member, piece in work[1:]]
+    """Store by pieces of work, the first in this thread, the others in threads of the stores that they are about."""
+    others = [member.write(piece) for member, piece in work[1:]]
     try:
         for _, piece in work[:1]:
             piece()

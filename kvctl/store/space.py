@@ -9,6 +9,7 @@ from time import monotonic
 
 from kvctl.connector.wire import PutStatus
 from kvctl.sizing.admission import SecondTouch, UnderPressure
+from kvctl.sizing.evict import Taken
 from kvctl.sizing.quota import UNKNOWN, Ledger, Verdict
 from kvctl.store.api import Record, Tier
 from kvctl.store.leases import Leases
@@ -21,7 +22,7 @@ TICK = 1.0  # seconds between looks at expiry and at a tier's fill
 STALE = 0.1  # seconds for which a tier's fill is taken as it was read
 EXPIRED_AT_ONCE = 4096
 REMEMBERED = 1 << 20  # names that second-touch admission knows, about 100 bytes each
-EVICTED_AT_ONCE = 256  # chunks of one removal, so that other work gets its turn
+EVICTED_AT_ONCE = 256 << 20  # bytes of one step of eviction
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +195,6 @@ class Space:
         limit = self._shares.limit(tenant)
         return UNKNOWN.value if limit is UNKNOWN else limit
 
-    def _kept(self, scope: Scope, key: bytes) -> bool:
-        """A reader is about to ask for it, or its tenant's share is not known yet: it does not leave."""
-        return self._leases.held(scope, key) or self._shares.held(scope.tenant)
-
     def pause(self) -> None:
         self._paused.set()
 
@@ -243,22 +240,39 @@ class Space:
             self._evict(tier, used - int(self._rules.low * capacity))
 
     def _evict(self, tier: Tier, size: int) -> None:
-        """Remove chunks worth `size` bytes. Which ones the policy says, but leased ones stay."""
+        """Remove chunks worth `size` bytes, in steps, so that other work gets its turn."""
         with self._evicting:
-            chosen = self._residents[tier.name].leave(size, self._kept)
-            for at in range(0, len(chosen), EVICTED_AT_ONCE):
-                self._remove(tier, chosen[at : at + EVICTED_AT_ONCE])
+            while size > 0:
+                with self._lock:
+                    above, held = self._shares.above(), self._held()
+                taken = self._residents[tier.name].take(
+                    min(size, EVICTED_AT_ONCE), leased=self._leased, held=held.__contains__, above=above
+                )
+                self._remove(tier, taken)
+                size -= EVICTED_AT_ONCE
+                if taken.short:
+                    self._count("eviction_found_too_little", 1)
+                    return
 
-    def _remove(self, tier: Tier, chosen: Sequence[tuple[Scope, bytes, int]]) -> None:
+    def _leased(self, name: tuple[Scope, bytes]) -> bool:
+        return self._leases.held(*name)
+
+    def _held(self) -> set[str]:
+        """Tenants whose share is not known yet: what they have stays."""
+        return {scope.tenant for _, scope in self._tally if self._shares.held(scope.tenant)}
+
+    def _remove(self, tier: Tier, taken: Taken[tuple[Scope, bytes]]) -> None:
         by_scope: dict[Scope, list[bytes]] = {}
-        for scope, key, size in chosen:
+        for victim in taken.victims:
+            scope, key = victim.key
             by_scope.setdefault(scope, []).append(key)
-            self._freed(tier.name, scope, size)
+            self._freed(tier.name, scope, victim.size)
         for scope, keys in by_scope.items():
             tier.remove(scope, keys)
             for hear in self.listeners:
                 hear(scope, keys)
-        self._count("evicted", len(chosen))
+        self._count("evicted", len(taken.victims))
+        self._count("evicted_bytes", taken.size)
 
     def _recall(self) -> None:
         """Learn what the tiers held at the start, least recently used first, while requests are served already."""

@@ -35,9 +35,11 @@ class Ack(IntEnum):
     DURABLE = 1
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, order=True)
 class Scope:
     """Whose chunks: one tenant's trust domain in one key epoch. All chunks of a scope have one seal key."""
+
+    __slots__ = ("_hash", "domain", "epoch", "tenant")
 
     tenant: str
     domain: str
@@ -46,6 +48,11 @@ class Scope:
     def __post_init__(self) -> None:
         if len(self.epoch) != EPOCH_BYTES:
             raise ValueError(f"an epoch is {EPOCH_BYTES} bytes, not {len(self.epoch)}")
+        # Every look-up of a chunk hashes its scope: once is enough.
+        object.__setattr__(self, "_hash", hash((self.tenant, self.domain, self.epoch)))
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined, no-any-return]
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,12 @@ EXAMPLES = (
         Type.CHUNK,
         "One for each key of the GET. A HIT has the sealed bytes behind it, every other status has none.",
         wire.CHUNK_HEAD.pack(0, GetStatus.HIT) + SEALED,
-        ((4, "index of the key in the GET"), (1, "status"), (39, "padding: sent as zero, not read"), (12, "sealed bytes")),
+        (
+            (4, "index of the key in the GET"),
+            (1, "status"),
+            (39, "padding: sent as zero, not read"),
+            (12, "sealed bytes"),
+        ),
         slot=2,
         request=3,
     ),

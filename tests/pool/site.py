@@ -1,6 +1,7 @@
 """Five real kvstored on loopback, the pool's client on them, and threads that read and write meanwhile."""
 
 import hashlib
+import os
 import random
 import signal
 import threading
@@ -90,7 +91,10 @@ class Site:
 
     @contextmanager
     def hung(self, name: str) -> Iterator[None]:
-        self.daemons[name].signal(signal.SIGSTOP)
+        process = self.daemons[name].process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # until then its threads may still answer
         try:
             yield
         finally:

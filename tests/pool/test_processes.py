@@ -14,7 +14,7 @@ from tests.pool.site import NAMES, Load, Site, owners, prompt, until_true
 
 WEIGHTS = (1, 1, 2, 3, 4)
 # First and second owner of 16 runs of `prompt("golden", 64)`; fixed for good, as a change moves every chunk.
-GOLDEN = "54 54 54 35 15 45 45 43 52 23 53 45 42 53 53 34".split()
+GOLDEN = ["54", "54", "54", "35", "15", "45", "45", "43", "52", "23", "53", "45", "42", "53", "53", "34"]
 PLACE = """
 import json, sys
 from pathlib import Path

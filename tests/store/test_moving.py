@@ -3,6 +3,7 @@
 import os
 
 import pytest
+
 from kvctl.connector.client import StoreClient
 from kvctl.connector.keys import KeyLease, RootKey
 from kvctl.types.chunks import Ack, Meta, Scope

@@ -223,6 +223,23 @@ def test_a_removed_chunk_does_not_come_back_by_replay(tmp_path: Path) -> None:
         after.close()
 
 
+def test_a_record_with_an_old_sequence_number_is_not_taken(tmp_path: Path) -> None:
+    with opened(tmp_path / "before") as bench:
+        bench.put(1)
+        bench.tier.flush()
+        segment = Path("m0/segments/00000001.seg")
+        old = (bench.root / segment).read_bytes()[: record_size(10_000)]
+        bench.remove(1)
+        with bench.mount.index.writing:
+            shutil.copytree(bench.root, tmp_path / "after", ignore=shutil.ignore_patterns("*-lock", "lock"))
+        tail = bench.mount.log.tail.offset
+    with (tmp_path / "after" / segment).open("r+b") as file:
+        file.seek(tail)
+        file.write(old)
+    with opened(tmp_path / "after") as after:
+        assert after.has(1) == [False]
+
+
 def test_a_crash_between_removal_and_punch_is_punched_at_the_next_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from kvctl.connector.wire import PutStatus
 from kvctl.store.buffers import BufferPool
 from kvctl.store.leases import Leases

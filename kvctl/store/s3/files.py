@@ -1,13 +1,11 @@
 """The index's directory: one process at a time, renames that last, and old files that are overwritten."""
 
 import fcntl
-import os
 import shutil
 from pathlib import Path
 
+from kvctl.store.files import overwrite, sync
 from kvctl.types.errors import LockedError
-
-WIPE_BYTES = 1 << 20
 
 
 class DirectoryLock:
@@ -39,22 +37,3 @@ def wipe(directory: Path) -> None:
         overwrite(file)
     shutil.rmtree(directory)
     sync(directory.parent)
-
-
-def overwrite(file: Path) -> None:
-    with file.open("r+b") as target:
-        left = os.fstat(target.fileno()).st_size
-        zeros = bytes(WIPE_BYTES)
-        while left > 0:
-            left -= target.write(zeros[: min(left, len(zeros))])
-        target.flush()
-        os.fsync(target.fileno())
-
-
-def sync(path: Path) -> None:
-    """Make a file's bytes, or the renames and removals in a directory, survive a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

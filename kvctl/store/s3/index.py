@@ -19,8 +19,9 @@ import lmdb
 import msgspec
 
 from kvctl.store.api import Record, Usage
+from kvctl.store.files import sync
 from kvctl.store.s3.bucket import scope_digest
-from kvctl.store.s3.files import sync, wipe
+from kvctl.store.s3.files import wipe
 from kvctl.store.s3.rows import Entry, State, is_readable, pack, unpack
 from kvctl.types.chunks import KEY_BYTES, NEVER, Scope
 

@@ -32,6 +32,7 @@ class Change:
         self._new: dict[Scope, int] = {}
         self._dropped: set[int] = set()
         self._segments: dict[int, list[int]] = {}
+        self._moves: list[tuple[int, bytes, int | None]] = []  # scope, key, when it ends; None: it is gone
         self.freed: dict[Place, int] = {}  # to be punched after the commit
 
     def put(self, entry: Entry) -> None:
@@ -51,6 +52,7 @@ class Change:
             self._transaction.put(expiry_key(meta.expires_at, number, entry.record.key), b"", db=self._dbs[b"expiry"])
         self._count_live(entry.place.segment, entry.size)
         self._count(number, entry.record.length, 1)
+        self._moves.append((number, entry.record.key, meta.expires_at))
 
     def remove(self, scope: Scope, key: bytes) -> Entry | None:
         """Forget a chunk and free its place."""
@@ -144,6 +146,7 @@ class Change:
 
     def _publish(self, known: dict[int, Scope]) -> None:
         """What is kept in memory of the index follows the commit."""
+        self._index.known.follow(self._moves)
         for number, usage in self._usage.items():
             self._index.scopes[number] = known[number]
             self._index.usage[number] = usage
@@ -180,6 +183,7 @@ class Change:
         if meta.expires_at:
             self._transaction.delete(expiry_key(meta.expires_at, number, key), db=self._dbs[b"expiry"])
         self._count(number, -entry.record.length, -1)
+        self._moves.append((number, key, None))
         return entry
 
     def _usage_of(self, number: int) -> Usage:

@@ -57,15 +57,6 @@ def open_direct(path: Path, flags: int) -> int:
         ) from None
 
 
-def sync_directory(path: Path) -> None:
-    """Make new, renamed and removed names in a directory survive a power cut."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def lock_directory(path: Path) -> int:
     """Own a mount's directory until the descriptor is closed. Raises LockedError naming the owner's pid."""
     fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -118,6 +118,11 @@ class Mount:
         late = self._steady() - self._touches_written > TOUCH_SECONDS
         return bool(self._pending or self._given_up or self.holes.due or (self._touched and late))
 
+    @property
+    def chunks(self) -> int:
+        """Chunks of the index and of the tail that is not in it yet; what is still in the queue comes with that."""
+        return sum(usage.chunks for usage in list(self.index.usage.values())) + len(self._pending)
+
     def find(self, scope: Scope, key: bytes) -> Write | Entry | None:
         """A chunk in the queue or in a segment; expired ones included."""
         name = (scope, key)

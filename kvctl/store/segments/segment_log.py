@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
 
+from kvctl.store.files import sync
 from kvctl.store.segments.layout import Place
-from kvctl.store.segments.linux import ZEROS, open_direct, punch, sync_directory
+from kvctl.store.segments.linux import ZEROS, open_direct, punch
 
 IO_BYTES = 16 << 20
 IO_BUFFERS = 1000  # below IOV_MAX
@@ -27,7 +28,7 @@ class SegmentLog:
     def __init__(self, directory: Path, segment_size: int, on_lost: Callable[[int], None]) -> None:
         if not directory.exists():
             directory.mkdir(mode=0o700)
-            sync_directory(directory.parent)
+            sync(directory.parent)
         self.segment_size = segment_size
         self.tail = Place(0, 0)  # set by the mount: after replay, and when appended records are known to it
         self.sequence = 1
@@ -43,7 +44,7 @@ class SegmentLog:
 
     def existing(self) -> list[int]:
         """Numbers of the segment files that are there, in order. Raises OSError: no directory is not no segments."""
-        return sorted(int(name[:-4]) for name in os.listdir(self._directory) if name.endswith(".seg"))
+        return sorted(int(path.stem) for path in Path(self._directory).iterdir() if path.suffix == ".seg")
 
     def fd(self, segment: int) -> int:
         """A descriptor of a segment, open until it is unlinked. Raises OSError."""
@@ -59,7 +60,7 @@ class SegmentLog:
         try:
             os.ftruncate(fd, self.segment_size)
             os.fsync(fd)
-            sync_directory(self._directory)
+            sync(self._directory)
         except OSError:
             os.close(fd)
             self._path(segment).unlink()
@@ -123,7 +124,7 @@ class SegmentLog:
                 if fd is not None:
                     os.close(fd)
                 self._path(segment).unlink(missing_ok=True)
-            sync_directory(self._directory)
+            sync(self._directory)
 
     def close(self) -> None:
         with self._lock:

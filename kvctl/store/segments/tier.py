@@ -199,7 +199,7 @@ class SegmentsTier:
             self.name,
             sum(place.capacity for place in places),
             sum(place.used for place in places),
-            sum(usage.chunks for usage in self.scopes().values()),
+            sum(mount.chunks for mount in self._mounts),
             any(mount.health.writable for mount in self._mounts),  # also when it is time to try again
             places,
             counters,
@@ -319,6 +319,7 @@ class SegmentsTier:
                 log.exception("who waited for a write failed to take its answer")
 
     def _upkeep(self, mount: Mount) -> None:
+        _settle(mount, mount.index.recall)
         while not self._closing.is_set():
             mount.wake.wait(COMMIT_SECONDS)
             mount.wake.clear()

@@ -4,8 +4,9 @@ import os
 import secrets
 from pathlib import Path
 
+from kvctl.store.files import sync
 from kvctl.store.segments.layout import VOLUME_BYTES
-from kvctl.store.segments.linux import lock_directory, sync_directory
+from kvctl.store.segments.linux import lock_directory
 from kvctl.types.errors import KvctlError
 
 BALLAST = 16 << 20
@@ -93,4 +94,4 @@ class Volume:
         finally:
             os.close(fd)
         draft.rename(name)
-        sync_directory(self.path)
+        sync(self.path)

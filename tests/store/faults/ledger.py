@@ -27,6 +27,7 @@ class Chunk:
     scope: Scope
     length: int
     meta: Meta
+    sent: bool = False
     visible: bool = False  # acknowledged, and the daemon that did so lives
     durable: bool = False
     erased: bool = False  # an erasure that covers it was acknowledged after its PUT had ended
@@ -45,7 +46,7 @@ class Chunk:
 
     def gone(self, now: float) -> bool:
         """Whether the store must not have it."""
-        return self.erased or self.meta.expires_at != NEVER and now > self.meta.expires_at + SLACK
+        return self.erased or (self.meta.expires_at != NEVER and now > self.meta.expires_at + SLACK)
 
 
 @dataclass
@@ -74,9 +75,10 @@ class Ledger:
 
     def put(self, client: StoreClient, lease: KeyLease, chunk: Chunk, ack: Ack) -> PutStatus:
         """Store a chunk and note what that promises."""
-        if not (chunk.visible or chunk.durable):
-            with self._lock:
+        with self._lock:
+            if not chunk.sent:
                 self.chunks.append(chunk)
+            chunk.sent = True
         status = client.put(lease, chunk.key, chunk.body(), chunk.meta, ack)
         self.count(f"put_{ack.name.lower()}_{status.name.lower()}")
         if status in STORED:

@@ -7,6 +7,7 @@ from threading import Event, Thread
 
 from kvctl.connector.client import StoreClient
 from kvctl.connector.failures import StoreError
+from kvctl.connector.wire import PutStatus
 from kvctl.types.chunks import NEVER, Ack, Meta, Scope
 from tests.store.faults.ledger import Chunk, Ledger
 from tests.store.faults.rig import Kvstored
@@ -59,7 +60,9 @@ class Load:
         if what < 0.5 and self._left > 0:
             chunk = ledger.new(scope, rng.choice(SIZES) + rng.randrange(8, 50), self._meta(rng))
             self._left -= chunk.length
-            ledger.put(client, lease, chunk, rng.choice(list(Ack)))
+            ack = rng.choice(list(Ack))
+            if ledger.put(client, lease, chunk, ack) is PutStatus.NOT_ADMITTED and rng.random() < 0.7:
+                ledger.put(client, lease, chunk, ack)  # what is asked for twice comes in under pressure
         elif what < 0.6:
             for chunk in ledger.some(rng, scope, 1):
                 if chunk.visible and not chunk.gone(time.time()):

@@ -17,7 +17,7 @@ from tests.store.daemon import PATIENCE, Daemon
 
 ACME = Scope("acme", "users", bytes(range(16)))
 ZEN = Scope("zen", "users", bytes(range(16, 32)))
-TEXT = random.Random(11).randbytes(12 << 20)  # noqa: S311  # content, no key
+TEXT = random.Random(11).randbytes(12 << 20)  # content, no key
 
 
 def content(seed: int, length: int) -> bytes:

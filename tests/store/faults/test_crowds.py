@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -65,9 +64,7 @@ def served(daemon: Kvstored, ledger: Ledger, clients: int = 8) -> None:
 
 
 @pytest.mark.parametrize("over", ["tcp", "unix"])
-def test_a_client_that_stops_reading_or_reads_slowly_holds_nobody_else_up(
-    daemon: Kvstored, ledger: Ledger, over: str
-):
+def test_a_client_that_stops_reading_or_reads_slowly_holds_nobody_else_up(daemon: Kvstored, ledger: Ledger, over: str):
     address = getattr(daemon, over)
     stuck, slow = daemon.session(address), daemon.session(address)
     keys = [chunk.key for chunk in ledger.chunks[:24]]
