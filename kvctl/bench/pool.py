@@ -13,7 +13,7 @@ import click
 
 from kvctl.bench.conditions import cpu_model
 from kvctl.bench.hosts import stopped_by_sigterm
-from kvctl.bench.pool_loss import Prompts, measure_loss, summary
+from kvctl.bench.pool_loss import Prompts, fields, measure_loss, model, summary
 from kvctl.bench.pool_site import Spread, started
 from kvctl.bench.pool_times import STRIPE, measure_times
 from kvctl.bench.report import Row, heading, heading_md, table, table_md
@@ -35,6 +35,7 @@ COPIES = (1, 2)
 @click.option("--stripes", default=f"1,4,16,{WHOLE}", show_default=True, metavar="N,...", help="Layouts to measure.")
 @click.option("--calls", type=click.IntRange(1), default=200, show_default=True, help="Timed in each phase.")
 @click.option("--deadline", type=click.FloatRange(0.05, 60), default=0.5, show_default=True, help="Of a timed call, s.")
+@click.option("--model", is_flag=True, help="Only what chance says, for any size: nothing is started.")
 @click.option("--directory", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
               help="For the stores' files. [default: the system's for temporary files]")  # fmt: skip
 @click.option("-o", "--output", "fmt", type=click.Choice(["table", "json", "markdown"]), default="table")
@@ -46,6 +47,7 @@ def command(
     stripes: str,
     calls: int,
     deadline: float,
+    model: bool,
     directory: Path | None,
     fmt: str,
 ) -> int:
@@ -55,12 +57,16 @@ def command(
     Examples:
       python -m kvctl.bench pool
       python -m kvctl.bench pool --prompts 20 --calls 20 -o json
+      python -m kvctl.bench pool --model --chunks 512 --stripes 1,8,64,whole
 
     Exits 1 when a reader got a wrong byte or an exception, or when other chunks were lost than the map says.
     """
     if size % KEY_BYTES:
         raise UsageError("KV-BENCH-023", f"--bytes {size}: a multiple of {KEY_BYTES} is needed")
     layouts = [Spread(copies, stripe) for copies in COPIES for stripe in parse_stripes(stripes)]
+    if model:
+        click.echo(render(predict(layouts, chunks, nodes), fmt))
+        return int(ExitCode.OK)
     found = measure(layouts, Prompts(prompts, chunks, size), nodes, calls, deadline, directory)
     click.echo(render(found, fmt))
     reads = found["reads"]
@@ -78,6 +84,20 @@ def parse_stripes(text: str) -> list[int]:
             )
         found.append(MAX_STRIPE if word == WHOLE else int(word))
     return found
+
+
+def predict(layouts: Sequence[Spread], chunks: int, nodes: int) -> dict[str, Any]:
+    """The model's part of the document alone."""
+    rows = [
+        {"copies": spread.copies, "stripe": spread.label, "model": fields(model(spread, chunks, nodes))}
+        for spread in layouts
+    ]
+    return {
+        "schema": SCHEMA,
+        "benchmark": "pool-model",
+        "conditions": {"nodes": nodes, "chunks of a prompt": chunks},
+        "model": rows,
+    }
 
 
 def measure(
@@ -132,6 +152,9 @@ def render(document: Mapping[str, Any], fmt: str) -> str:
 def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, list[Row]]]:
     """Title and rows, the header first."""
     conditions = document["conditions"]
+    if "model" in document:
+        yield f"One of {conditions['nodes']} stores lost, expected", modelled(document["model"])
+        return
     yield f"One of {conditions['nodes']} stores lost, each in turn", losses(document["loss"])
     reads = document["reads"]
     yield (
@@ -156,6 +179,15 @@ def losses(found: Sequence[Mapping[str, Any]]) -> list[Row]:
             for name, (one, model, error) in zip(NAMES, parts, strict=True)
         ]
         rows.append((f"{row['copies']}, {row['stripe']}", *cells, "yes" if row["as_the_map_says"] else "NO"))
+    return rows
+
+
+def modelled(found: Sequence[Mapping[str, Any]]) -> list[Row]:
+    rows: list[Row] = [("copies, stripe", "chunks lost, %", "prompts broken, %", "usable prefix, chunks")]
+    for row in found:
+        mean = row["model"]
+        cells = (f"{100 * mean['chunks']:.1f}", f"{100 * mean['broken']:.1f}", f"{mean['usable']:.1f}")
+        rows.append((f"{row['copies']}, {row['stripe']}", *cells))
     return rows
 
 

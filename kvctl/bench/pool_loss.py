@@ -199,9 +199,8 @@ def summary(outcomes: Sequence[Outcome], prompts: Prompts, nodes: int) -> list[d
     rows = []
     for spread in dict.fromkeys(outcome.spread for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.spread == spread]
-        share = run_loss({str(at): 1.0 for at in range(nodes)}, {"0"}, spread.copies)
-        model = expected(prompts.length, spread.stripe, share)
         # Of one prompt, what the rounds lose excludes each other: their mean varies less than this.
+        share = lost_share(spread, nodes)
         error = standard_errors(prompts.length, spread.stripe, share, prompts.count * len(mine))
         rows.append(
             {
@@ -209,12 +208,21 @@ def summary(outcomes: Sequence[Outcome], prompts: Prompts, nodes: int) -> list[d
                 "stripe": spread.label,
                 "lost": [outcome.lost for outcome in mine],
                 "measured": fields(mean([outcome.measured for outcome in mine])),
-                "model": fields(model),
+                "model": fields(model(spread, prompts.length, nodes)),
                 "standard_error": fields(error),
                 "as_the_map_says": all(outcome.measured == outcome.by_map for outcome in mine),
             }
         )
     return rows
+
+
+def lost_share(spread: Spread, nodes: int) -> float:
+    """The probability that a run is lost with one of so many equal nodes."""
+    return run_loss({str(at): 1.0 for at in range(nodes)}, {"0"}, spread.copies)
+
+
+def model(spread: Spread, length: int, nodes: int) -> Loss:
+    return expected(length, spread.stripe, lost_share(spread, nodes))
 
 
 def mean(losses: Sequence[Loss]) -> Loss:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
 from kvctl.connector import wire
-from kvctl.connector.failures import DeadlineExceeded, StoreError, StoreRefused, StoreUnavailable
+from kvctl.connector.failures import DeadlineExceeded, StoreError, StoreRefused, StoreUnavailable, TooLarge
 from kvctl.connector.keys import Identity, verify
 from kvctl.connector.stream import Stream, dial, left
 from kvctl.connector.wire import Frame, GetStatus, PutStatus, Refusal, Type, WireError
@@ -110,9 +110,9 @@ class Connection:
                 self._chunk(request, waiting, sink, deadline)
 
     def put(self, slot: int, key: bytes, sealed: memoryview, meta: Meta, ack: Ack, deadline: float) -> PutStatus:
-        """Send one sealed chunk. ValueError when it is longer than the store takes."""
+        """Send one sealed chunk. TooLarge when it is longer than the store takes."""
         if not 0 < sealed.nbytes <= self.max_chunk:
-            raise ValueError(f"a sealed chunk of {sealed.nbytes} bytes; this store takes 1 to {self.max_chunk}")
+            raise TooLarge(f"a sealed chunk of {sealed.nbytes} bytes; this store takes 1 to {self.max_chunk}")
         head = wire.pack_put(key, meta, ack)
         with self._asking(Type.PUT, slot, [head, sealed], deadline) as request:
             number = wire.NUMBER.unpack(self._answer(Type.PUT_DONE, request, deadline))[0]

@@ -20,5 +20,12 @@ class StoreRefused(StoreError):
         self.why = why
 
 
+class TooLarge(StoreRefused, ValueError):
+    """A chunk that this store does not take; it was not sent."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(Refusal.TOO_LARGE, why)
+
+
 class DeadlineExceeded(StoreError):
     """The caller's time was up first."""

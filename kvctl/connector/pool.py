@@ -178,9 +178,8 @@ class Pool:
                     said[at][member.node.name] = member.ask(call)
 
         work = [
-            (member, partial(store, member, mine[lane::LANES]))
+            (state.members[name], partial(store, state.members[name], mine[lane::LANES]))
             for name, mine in asked.items()
-            for member in [state.members[name]]
             for lane in range(min(LANES, len(mine)))
         ]
         run_all(work, until)

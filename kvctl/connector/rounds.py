@@ -74,16 +74,17 @@ def ask_all(
 
 
 def run_all(work: Sequence[tuple[Member, Callable[[], None]]], until: float) -> None:
-    """Store by pieces of work, the first in this thread, the others in threads of the stores that they are about."""
-    others = [member.write(piece) for member, piece in work[1:]]
+    """Store by pieces of work, each in a thread of the store that it is about.
+
+    None in this one: however many callers store, they take no more connections of a node than it has such threads.
+    """
+    pieces = [member.write(piece) for member, piece in work]
     try:
-        for _, piece in work[:1]:
-            piece()
-        for future in others:
+        for future in pieces:
             with suppress(StoreError):
                 outcome(future, until)
     finally:
-        leave(others)
+        leave(pieces)
 
 
 def outcome(future: "Future[T]", until: float) -> T:

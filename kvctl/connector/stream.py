@@ -12,6 +12,7 @@ import contextlib
 import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,11 +43,14 @@ class Stream:
         self._sock = sock
         self._room = select.poll()
         self._room.register(sock, select.POLLOUT)
+        self._arrival = select.poll()
+        self._arrival.register(sock, select.POLLIN)
 
     def receive(self, view: memoryview, deadline: float) -> None:
         """Fill the view. StoreUnavailable when the peer ends first, DeadlineExceeded when it is too slow."""
         at = 0
         while at < len(view):
+            self._await_signalled(deadline)
             self._limit(left(deadline))
             try:
                 count = self._sock.recv_into(view[at:], 0, socket.MSG_WAITALL)
@@ -85,6 +89,17 @@ class Stream:
             return False
         return False
 
+    def _await_signalled(self, deadline: float) -> None:
+        """In the main thread, which signals interrupt: wait for a first byte.
+
+        Python begins an interrupted recv anew with all of SO_RCVTIMEO (PEP 475), a poll with the time that is left.
+        An interrupted recv that has some bytes returns them.
+        """
+        if threading.get_ident() != threading.main_thread().ident:
+            return
+        if not self._arrival.poll(int(left(deadline) * 1000) + 1):
+            raise DeadlineExceeded("no answer by the deadline")
+
     def _limit(self, seconds: float) -> None:
         whole, part = divmod(max(int(seconds * 1e6), 1), 1_000_000)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL.pack(whole, part))
@@ -114,7 +129,7 @@ def dial(address: str, deadline: float) -> Stream:
         sock = dial_unix(where[0], deadline) if family == "unix" else dial_tcp(where[0], int(where[1]), deadline)
     except TimeoutError:
         raise DeadlineExceeded(f"{address} does not answer") from None
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter for what can be no host name
         raise StoreUnavailable(f"{address}: {error}") from error
     widen(sock)
     return Stream(sock)

@@ -116,8 +116,8 @@ def pack(kind: Type, length: int, *, slot: int = 0, flags: int = 0, request: int
 
 # What a frame's body may be long; HELLO and its kin have one length, the others a range.
 KEYED_HEAD = {Type.HAS: 4, Type.GET: 4, Type.TOUCH: 0}
-# With a frame's header these are 128 and 64 bytes: the kernel copies what follows on aligned addresses then, which takes
-# a sixth less of a sender's time than behind 28 bytes. Padding is sent as zero and not read.
+# With a frame's header these are 128 and 64 bytes: the kernel then copies what follows on aligned addresses, which
+# takes a sixth less of a sender's time than behind 28 bytes. Padding is sent as zero and not read.
 # key, ack, kind, 0, position, cost, expiry, subject, model; the sealed bytes follow
 PUT_HEAD = Struct(f"<{KEY_BYTES}sBBHIIQ{SUBJECT_BYTES}s{MODEL_BYTES}s24x")
 CHUNK_HEAD = Struct("<IB39x")  # index of the key in the GET, GetStatus; the sealed bytes follow a HIT

@@ -7,6 +7,7 @@ from kvctl.store.api import Tier
 from kvctl.store.buffers import BufferPool
 from kvctl.store.config import BucketTier, Config, MountTier
 from kvctl.store.leases import Leases
+from kvctl.store.mounts import known, remember
 from kvctl.store.ram import RamTier
 from kvctl.store.segments.mount import MountConfig
 from kvctl.store.segments.tier import SegmentsTier
@@ -39,8 +40,13 @@ def build_store(config: Config) -> Store:
 
 def open_tier(config: Config, name: TierName, tier: MountTier | BucketTier, pool: BufferPool, ram: RamTier) -> Tier:
     if isinstance(tier, MountTier):
-        mounts = [MountConfig(Path(mount.path), mount.capacity) for mount in tier.mounts]
-        return SegmentsTier(name, mounts, pool, ram, time.time)
+        before = known(Path(config.state))
+        mounts = [
+            MountConfig(Path(mount.path), mount.capacity, str(Path(mount.path)) in before) for mount in tier.mounts
+        ]
+        opened = SegmentsTier(name, mounts, pool, ram, time.time)
+        remember(Path(config.state), {place.name for place in opened.stat().places if place.state == "ok"})
+        return opened
     from kvctl.store.s3 import S3Tier, Settings  # a store without buckets loads no S3 client
 
     bucket = tier.s3

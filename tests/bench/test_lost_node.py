@@ -27,7 +27,7 @@ def chain(prompt: int, length: int) -> list[bytes]:
 
 
 def pool_map(stripe: int, weights: dict[str, float] = EQUAL) -> PoolMap:
-    nodes = tuple(Node(name, ("tcp:h:1",), "ab" * 32, int(weight)) for name, weight in weights.items())
+    nodes = tuple(Node(name, (f"tcp:{name}:1",), "ab" * 32, int(weight)) for name, weight in weights.items())
     return PoolMap(1, nodes, stripe)
 
 

@@ -483,3 +483,10 @@ def test_a_child_after_fork_has_its_own_connections(client: StoreClient, store: 
     assert os.waitpid(child, 0)[1] == 0
     assert statuses(client, targets(2)) == [Got.HIT] * 2
     assert store.accepted == 2
+
+
+def test_a_target_of_the_wrong_kind_costs_no_connection(store: StandIn) -> None:
+    with StoreClient(store.address, Identity.generate(), store.identity.public, connections=1) as client:
+        with pytest.raises(AttributeError):
+            client.get_into(LEASE, [(key(0), bytearray(10))])  # type: ignore[list-item]
+        assert client.has(LEASE, [key(0)], deadline=time.monotonic() + 5) == [False]

@@ -189,6 +189,8 @@ class TestFile:
             {"nodes": [{"name": "a", "addresses": ["http://x"], "public_key": "ab" * 32}]},
             {"nodes": [{"name": "a", "addresses": ["tcp:x:1"], "public_key": "ab"}]},
             {"nodes": [{"name": "a", "addresses": ["tcp:x:1"], "public_key": "ab" * 32}] * 2},
+            {"nodes": [{"name": name, "addresses": ["tcp:x:1"], "public_key": "ab" * 32} for name in "ab"]},
+            {"nodes": [{"name": "a", "addresses": ["tcp:x:1"], "public_key": "ab" * 32, "weight": 1 << 53}]},
             {"stripe": 0},
             {"unheard": 1},
         ],

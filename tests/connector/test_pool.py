@@ -241,6 +241,24 @@ class TestNewMap:
             assert got(pool, range(1)) == [Got.MISS]
             assert left not in pool.stat()
 
+    def test_two_changes_in_a_row_lose_nothing_before_settling(self, stores: dict[str, StandIn]) -> None:
+        one, two, three = ({name: store} for name, store in stores.items())
+        with Pool(site(one), Identity.generate()) as pool:
+            put(pool, range(24))
+            pool.reload(site(two, 2))
+            pool.reload(site(three, 3))
+            assert got(pool, range(24)) == [Got.HIT] * 24
+            pool.settle()
+            assert list(pool.stat()) == list(three)
+
+    def test_a_map_after_the_close_opens_nothing(self, stores: dict[str, StandIn]) -> None:
+        pool = Pool(PoolMap(1, ()), Identity.generate())
+        pool.close()
+        pool.reload(site(stores, 2))
+        assert [result.there for result in put(pool, range(24))] == [0] * 24
+        assert pool.has(LEASE, CHAIN) == [False] * 24
+        assert [store.accepted for store in stores.values()] == [0] * 3
+
     def test_an_older_map_is_not_taken(self, pool: Pool, stores: dict[str, StandIn]) -> None:
         with pytest.raises(ValueError, match="not newer"):
             pool.reload(site(stores))
@@ -306,8 +324,74 @@ def test_a_hung_node_does_not_keep_the_others_from_storing(pool: Pool, stores: d
     assert [result.there for result in results] == [int(owner_of(pool, position) != hung) for position in range(24)]
 
 
-def test_a_chunk_that_no_store_takes_is_the_callers_error(pool: Pool, stores: dict[str, StandIn]) -> None:
-    for store in stores.values():
-        store.chunk_limit = 1000
-    with pytest.raises(ValueError, match="takes 1 to 1000"):
+def test_a_store_that_takes_no_such_chunk_keeps_none_from_the_others(pool: Pool, stores: dict[str, StandIn]) -> None:
+    small = owner_of(pool, 0)
+    stores[small].chunk_limit = 1000
+    results = put(pool, range(24))
+    assert [result.there for result in results] == [int(owner_of(pool, position) != small) for position in range(24)]
+    assert "takes 1 to 1000" in pool.stat()[small]["refused"]
+    assert pool.stat()[small]["breaker"] == "closed"
+
+
+def test_a_position_that_comes_twice_is_refused(pool: Pool) -> None:
+    """One of its targets would be called a hit and hold what it held before."""
+    put(pool, range(1))
+    one, other = (memoryview(bytearray(LENGTH)) for _ in range(2))
+    with pytest.raises(ValueError, match="twice"):
+        pool.get_into(LEASE, CHAIN, [(0, one), (0, other)])
+
+
+def test_a_pool_without_threads_writes_to_no_target_after_its_answer(
+    stores: dict[str, StandIn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system refuses threads for a while: what could not be asked for is lost, and is not fetched later on."""
+    with Pool(site(stores, common=1), Identity.generate(), policy=Policy(failures=1000)) as pool:
         put(pool, range(24))
+        pool.restart()
+        targets = {position: memoryview(bytearray(LENGTH)) for position in range(24)}
+        with monkeypatch.context() as refusing:
+            refusing.setattr(threading.Thread, "start", no_thread)
+            results = pool.get_into(LEASE, CHAIN, list(targets.items()))
+        lost = [position for position, result in enumerate(results) if result.status is Got.LOST]
+        assert lost
+        assert got(pool, range(24)) == [Got.HIT] * 24  # every thread is there now, and had its turn
+        assert not any(any(targets[position]) for position in lost)
+
+
+def no_thread(self: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_many_saves_leave_connections_and_threads_for_questions(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(24))
+    for store in stores.values():
+        store.faults.stall = {Type.PUT}
+        store.requests.clear()
+    fresh = [bytes((number,)) + b"f" * 31 for number in range(24)]
+    items = [(position, plain(position), PRIVATE) for position in range(24)]
+    end = time.monotonic() + 4
+    savers = [threading.Thread(target=pool.put, args=(LEASE, fresh, items), kwargs={"deadline": end}) for _ in range(6)]
+    for saver in savers:
+        saver.start()
+    until_true(lambda: all(Type.PUT in [kind for kind, _, _ in store.requests] for store in stores.values()))
+    for _ in range(5):
+        assert pool.has(LEASE, CHAIN, deadline=end) == [True] * 24
+        assert time.monotonic() < end
+    for saver in savers:
+        saver.join()
+
+
+def test_far_deadlines_are_days_and_no_error(pool: Pool) -> None:
+    put(pool, range(4))
+    for deadline in (float("inf"), time.monotonic() + 1e9):
+        assert pool.has(LEASE, CHAIN[:4], deadline=deadline) == [True] * 4
+        items = [(position, bytes(8 << 20), PRIVATE) for position in (5, 6, 13)]
+        assert [result.there for result in pool.put(LEASE, CHAIN, items, deadline=deadline)] == [1] * 3
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 70])
+def test_a_node_of_an_impossible_name_is_a_miss(host: str) -> None:
+    node = Node("one", (f"tcp:{host}:7740",), "ab" * 32)
+    with Pool(PoolMap(1, (node,)), Identity.generate()) as pool:
+        assert pool.has(LEASE, CHAIN[:1]) == [False]
+        assert put(pool, range(1))[0].there == 0

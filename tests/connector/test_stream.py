@@ -1,5 +1,7 @@
 """Deadlines on raw sockets, of both kinds, against peers that are slow in every way."""
 
+import os
+import signal
 import socket
 import threading
 import time
@@ -44,6 +46,30 @@ def drain(peer: socket.socket, piece: int, stop: threading.Event) -> None:
 
 
 class TestReceive:
+    def test_signals_do_not_move_the_deadline(self, pair: tuple[Stream, socket.socket]) -> None:
+        """They interrupt the main thread's calls, which Python begins anew."""
+        stream, _ = pair
+        assert threading.current_thread() is threading.main_thread()
+        stop = threading.Event()
+
+        def interrupt() -> None:
+            end = time.monotonic() + 2 * AT_MOST
+            while not stop.wait(SOON / 3) and time.monotonic() < end:
+                os.kill(os.getpid(), signal.SIGUSR1)
+
+        before = signal.signal(signal.SIGUSR1, lambda *_: None)
+        sender = threading.Thread(target=interrupt)
+        sender.start()
+        try:
+            begun = time.monotonic()
+            with pytest.raises(DeadlineExceeded):
+                stream.receive(memoryview(bytearray(10)), deadline())
+            assert time.monotonic() - begun < AT_MOST
+        finally:
+            stop.set()
+            sender.join()
+            signal.signal(signal.SIGUSR1, before)
+
     def test_bytes_in_many_pieces_fill_the_view(self, pair: tuple[Stream, socket.socket]) -> None:
         stream, peer = pair
         data = bytes(range(256)) * 4000

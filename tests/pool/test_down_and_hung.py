@@ -8,6 +8,7 @@ import pytest
 
 from kvctl.connector.breaker import Policy
 from kvctl.connector.pool import Pool
+from kvctl.connector.receipt import GetResult
 from kvctl.types.chunks import Meta
 from tests.pool.site import PATIENT, SIZE, STRICT, Load, Site, owned, owners, plain, prompt, until_true
 
@@ -149,3 +150,33 @@ def test_a_node_that_is_down_and_comes_back(site: Site, copies: int) -> None:
                 site.again(LOST)
             until_true(lambda: all(site.has(pool, chain)) and pool.stat()[LOST]["breaker"] == "closed")
         assert all(result.hit and result.length == SIZE for result in site.get(pool, chain))
+
+
+def test_a_node_killed_in_the_middle_of_large_chunks_gives_no_wrong_byte(site: Site) -> None:
+    size, chain = 2 << 20, prompt("killed in the middle", 16)
+    with site.pool(site.map([LOST]), policy=Policy(first=0.01, longest=0.05)) as pool:
+        items = [(at, plain(key, size), Meta()) for at, key in enumerate(chain)]
+        assert all(result.there for result in pool.put(site.lease, chain, items))
+        site.flush()
+        until_true(lambda: cut(site, pool, chain, size))
+
+
+def cut(site: Site, pool: Pool, chain: list[bytes], size: int) -> bool:
+    """Kill the node once the first chunk is there; whether some chunks came and some did not. No hit may be wrong."""
+    targets = [memoryview(bytearray(size)) for _ in chain]
+    results: list[GetResult] = []
+    fetching = threading.Thread(
+        target=lambda: results.extend(pool.get_into(site.lease, chain, list(enumerate(targets))))
+    )
+    fetching.start()
+    try:
+        until_true(lambda: targets[0][-32:] == chain[0] or not fetching.is_alive())
+        site.kill(LOST)
+        fetching.join()
+    finally:
+        site.again(LOST)
+    hits = [result.hit for result in results]
+    assert len(hits) == len(chain)
+    for key, target, hit in zip(chain, targets, hits, strict=True):
+        assert target == (plain(key, size) if hit else bytes(size))
+    return True in hits and False in hits

@@ -27,7 +27,7 @@ print(json.dumps([[node.name for node in pool.owners(pool.run(chain, at), 2)] fo
 
 def golden_map() -> PoolMap:
     nodes = tuple(
-        Node(name, ("tcp:127.0.0.1:1",), "ab" * 32, weight) for name, weight in zip(NAMES, WEIGHTS, strict=True)
+        Node(name, (f"tcp:{name}:7740",), "ab" * 32, weight) for name, weight in zip(NAMES, WEIGHTS, strict=True)
     )
     return PoolMap(1, nodes, 4, Copies(2, 2))
 

@@ -1,6 +1,7 @@
 """kvstored as a process: its start, its signals, its end."""
 
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -203,3 +204,19 @@ def test_it_serves_on_when_systemd_is_gone(daemon: Daemon, tmp_path: Path):
     daemon.start(environ={"NOTIFY_SOCKET": str(tmp_path / "nobody"), "WATCHDOG_USEC": "50000"})
     daemon.event("systemd not told", what="WATCHDOG=1")
     assert daemon.session().ask(Type.STAT)[0].type is Type.STATS
+
+
+def test_a_drive_that_is_not_mounted_is_not_taken_for_a_new_one(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    tiers = {"flash": {"mounts": [{"path": f"{tmp_path}/{name}", "capacity": "64MiB"} for name in ("a", "b")]}}
+    daemon = Daemon(tmp_path, module="kvctl.store.main", tiers=tiers).start()
+    assert daemon.stop() == 0
+    shutil.rmtree(tmp_path / "b")
+    (tmp_path / "b").mkdir()
+    daemon.events.clear()
+    daemon.start()
+    places = daemon.admin("GET", "/v1/stat")[1]["tiers"][0]["places"]
+    assert {Path(place["name"]).name: place["state"] for place in places} == {"a": "ok", "b": "failed"}
+    assert list((tmp_path / "b").iterdir()) == []
+    assert daemon.stop() == 0

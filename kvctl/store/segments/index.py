@@ -38,6 +38,7 @@ from kvctl.types.chunks import KEY_BYTES, Scope
 
 MAP_SIZE = 64 << 30  # address space, not memory: about 200 million entries
 READERS = 2048
+READ_BYTES = 4 << 20
 NAMES = (b"entries", b"subjects", b"expiry", b"scopes", b"segments", b"holes", b"quarantine", b"state")
 
 
@@ -228,6 +229,7 @@ class Index:
 
     def _open(self) -> None:
         path = self._path(self._generation)
+        _read_through(path)
         with self.failures():
             self.env = lmdb.open(
                 str(path), MAP_SIZE, subdir=False, mode=0o600, max_dbs=len(NAMES), max_readers=READERS, readahead=False
@@ -274,3 +276,12 @@ def _forget(path: Path) -> None:
     if path.exists():
         overwrite(path)
         path.unlink()
+
+
+def _read_through(path: Path) -> None:
+    """Raises OSError for what the drive cannot read: in LMDB's mapping that would be SIGBUS, the end of the process."""
+    if path.exists():
+        with path.open("rb", buffering=0) as file:
+            page = bytearray(READ_BYTES)
+            while file.readinto(page):
+                pass

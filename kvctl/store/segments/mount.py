@@ -43,6 +43,7 @@ class MountConfig:
 
     path: Path
     capacity: int
+    used_before: bool = False  # then an empty directory is a drive that is not mounted, and is left alone
 
 
 class Mount:
@@ -82,7 +83,7 @@ class Mount:
         self._sequence = 1
         self._live = 0
         with ExitStack() as opened:
-            self.volume = Volume(config.path, config.capacity)
+            self.volume = Volume(config.path, config.capacity, used_before=config.used_before)
             opened.callback(self.volume.close)
             self.index = Index(config.path)
             opened.callback(self.index.close)

@@ -191,14 +191,16 @@ class SegmentsTier:
             PlaceStat(str(mount.path), mount.health.state, mount.health.why, mount.capacity, mount.used)
             for mount in self._mounts
         ) + tuple(self._absent)
+        # What cannot be written is no room: the others would be full for good, with no reason to evict.
+        usable = [mount for mount in self._mounts if mount.health.state == "ok"] or self._mounts
         counters: dict[str, int] = {}
         for mount in self._mounts:
             for name, value in mount.stat().items():
                 counters[name] = counters.get(name, 0) + value
         return TierStat(
             self.name,
-            sum(place.capacity for place in places),
-            sum(place.used for place in places),
+            sum(mount.capacity for mount in usable),
+            sum(mount.used for mount in usable),
             sum(mount.chunks for mount in self._mounts),
             any(mount.health.writable for mount in self._mounts),  # also when it is time to try again
             places,

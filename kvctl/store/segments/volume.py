@@ -19,7 +19,7 @@ class Volume:
     Raises LockedError when another process has it, KvctlError when it is not there or holds another format.
     """
 
-    def __init__(self, path: Path, capacity: int) -> None:
+    def __init__(self, path: Path, capacity: int, *, used_before: bool = False) -> None:
         if not path.is_dir():
             raise KvctlError(
                 "KV-STORE-043",
@@ -27,6 +27,14 @@ class Volume:
                 where=str(path),
                 why="the drive is not mounted, or the configuration names another place",
                 fix="mount the drive and create the directory, owned by the user kvstored runs as",
+            )
+        if used_before and not (path / "volume").exists():
+            raise KvctlError(
+                "KV-STORE-048",
+                "a mount's directory was used before and is empty now",
+                where=str(path),
+                why="most likely its drive is not mounted: chunks would fill the drive below",
+                fix="mount the drive; for a new drive at this place, take its line out of mounts.json in `state`",
             )
         self.path = path
         self._lock = lock_directory(path)

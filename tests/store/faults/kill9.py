@@ -112,6 +112,7 @@ class Kills:
         ]
         with self.daemon.client("unix") as client:
             for at, chunk in enumerate(chunks):
+                chunk.victim = True
                 self.ledger.put(client, self.daemon.lease(scope), chunk, Ack.DURABLE if at % 2 else Ack.VISIBLE)
         return Victim(scope, subject, chunks)
 
@@ -123,7 +124,7 @@ class Kills:
             try:
                 victim.erase(self.daemon)
             except (OSError, ValueError, AssertionError) as error:
-                if not load.over.is_set():
+                if not load.doomed.is_set():
                     self.ledger.complain(f"the erasure failed while the store was up: {error!r}")
             finally:
                 done.set()
@@ -140,7 +141,7 @@ class Kills:
             self.unsettled.append(victim)
 
     def _kill(self, load: Load) -> None:
-        load.over.set()
+        load.doomed.set()
         self.daemon.kill()
 
     def _kill_while_opening(self) -> None:

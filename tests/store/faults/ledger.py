@@ -27,6 +27,7 @@ class Chunk:
     scope: Scope
     length: int
     meta: Meta
+    victim: bool = False  # to be erased: nobody stores it again, so that its end is clear
     sent: bool = False
     visible: bool = False  # acknowledged, and the daemon that did so lives
     durable: bool = False

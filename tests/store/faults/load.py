@@ -21,7 +21,8 @@ class Load:
     def __init__(self, ledger: Ledger, daemon: Kvstored, scopes: Sequence[Scope], *, budget: int, seed: int) -> None:
         self.ledger = ledger
         self.scopes = list(scopes)
-        self.over = Event()  # set before the store is taken away: what fails from then on is no fault
+        self.doomed = Event()  # set before the store is taken away: what fails from then on is no fault
+        self._over = Event()
         self._left = budget
         self._daemon = daemon
         self._threads = [
@@ -35,7 +36,7 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.over.set()
+        self._over.set()
         for thread in self._threads:
             thread.join(30)
             assert not thread.is_alive(), "a client's call does not end"
@@ -43,12 +44,13 @@ class Load:
     def _run(self, rng: random.Random, over: str) -> None:
         leases = {scope: self._daemon.lease(scope) for scope in self.scopes}
         with self._daemon.client(over, connections=2) as client:
-            while not self.over.is_set():
+            while not self._over.is_set():
                 scope = rng.choice(self.scopes)
                 try:
                     self._one(rng, client, scope, leases)
                 except StoreError as error:
-                    if not self.over.is_set():
+                    self.ledger.count("cut_by_the_end")
+                    if not self.doomed.is_set():
                         self.ledger.complain(f"{type(error).__name__} while the store was up: {error}")
                     return
                 except Exception as error:
@@ -65,7 +67,7 @@ class Load:
                 ledger.put(client, lease, chunk, ack)  # what is asked for twice comes in under pressure
         elif what < 0.6:
             for chunk in ledger.some(rng, scope, 1):
-                if chunk.visible and not chunk.gone(time.time()):
+                if chunk.visible and not chunk.victim and not chunk.gone(time.time()):
                     ledger.put(client, lease, chunk, Ack.DURABLE)
         elif what < 0.85:
             ledger.read(client, lease, ledger.some(rng, scope, 4))

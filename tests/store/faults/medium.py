@@ -3,9 +3,11 @@
 The namespace and everything mounted in it ends with the daemon; the machine's own mounts never see any of it.
 """
 
+import fcntl
 import os
 import shlex
 import shutil
+import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,44 +16,37 @@ import pytest
 
 from tests.store.faults.rig import Kvstored
 
+SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, linux/ext4.h
+NO_LOG_FLUSH = 2
+
 needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or not os.path.exists("/dev/loop-control") or shutil.which("mkfs.ext4") is None,
+    os.geteuid() != 0 or not Path("/dev/loop-control").exists() or shutil.which("mkfs.ext4") is None,
     reason="mounts images of its own: needs root, loop devices and mkfs.ext4; run as root: pytest tests/store/faults",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An ext4 image for one mount. `bed`: bytes of a tmpfs that it lies in; it breaks with EIO where that is full."""
+    """An ext4 image for one mount."""
 
     path: Path
     size: int
-    bed: int = 0
 
     def make(self) -> None:
         with self.path.open("wb") as file:
             file.truncate(self.size)
         subprocess.run(["mkfs.ext4", "-q", "-F", "-m0", "-b4096", str(self.path)], check=True)
 
-    def commands(self, mount: Path) -> list[str]:
+    def command(self, mount: Path) -> str:
         """What mounts it, within the namespace."""
-        image, before = str(self.path), []
-        if self.bed:
-            bed = self.path.with_suffix(".bed")
-            bed.mkdir(exist_ok=True)
-            image = f"{bed}/image"
-            before = [
-                f"mount -t tmpfs -o size={self.bed} bed {shlex.quote(str(bed))}",
-                f"cp --sparse=always {shlex.quote(str(self.path))} {shlex.quote(image)}",
-            ]
-        return [*before, f"mount -o loop,discard {shlex.quote(image)} {shlex.quote(str(mount))}"]
+        return f"mount -o loop,discard {shlex.quote(str(self.path))} {shlex.quote(str(mount))}"
 
 
 class OnImages(Kvstored):
     """kvstored whose mounts are images. Paths below `inside` are what the daemon sees."""
 
     def mount(self, *images: Image) -> None:
-        lines = [line for image, path in zip(images, self.mounts, strict=True) for line in image.commands(path)]
+        lines = [image.command(path) for image, path in zip(images, self.mounts, strict=True)]
         script = " && ".join([*lines, 'exec "$@"'])
         self.prefix = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh")
 
@@ -61,6 +56,14 @@ class OnImages(Kvstored):
     def enter(self, *command: str) -> None:
         """Run a command in the daemon's namespace."""
         subprocess.run(["nsenter", f"--mount=/proc/{self.pid}/ns/mnt", *command], check=True, capture_output=True)
+
+    def break_down(self, mount: Path) -> None:
+        """From now on, everything that is asked of this mount ends with EIO."""
+        fd = os.open(self.inside(mount), os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+        finally:
+            os.close(fd)
 
 
 def fill(path: Path, leave: int) -> None:

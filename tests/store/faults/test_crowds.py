@@ -1,4 +1,4 @@
-"""Peers that are too many, too slow or gone quiet, and a store that is: who keeps to the rules is served all the while."""
+"""Peers that are too many, too slow or gone quiet, and a store that is: who keeps to the rules is served on."""
 
 import random
 import resource

@@ -1,4 +1,4 @@
-"""Erasure, searched for byte by byte: what was recorded before is in no file of the mounts afterwards, nor on the drive.
+"""Erasure, searched for byte by byte: what was recorded before is in no file of the mounts afterwards, nor on a drive.
 
 What is searched for: windows of each chunk's sealed bytes, its key, its checksum and its subject's pseudonym.
 """
