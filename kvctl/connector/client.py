@@ -243,7 +243,8 @@ class StoreClient:
         try:
             errors = [self._fetch(lease, *work[0], deadline), *(other.result() for other in others)]
         finally:
-            wait(others)  # whatever is raised, nobody writes to a target after this
+            if others:
+                wait(others)  # whatever is raised, nobody writes to a target after this
         failed = next((error for error in errors if error is not None), None)
         if failed is not None and not any(taker.results for _, taker in work):
             raise failed

@@ -47,6 +47,8 @@ class Connection:
         self._request = 0
         self._slots: dict[Scope, tuple[int, bytes]] = {}
         self._head = bytearray(HEAD)
+        self._front = bytearray(HEAD + wire.CHUNK_HEAD.size)
+        self._read_ahead = b""  # the beginning of a body that came with its header
         self._usable = True
         self.session = b""
         self.max_chunk = wire.MAX_CHUNK
@@ -205,18 +207,23 @@ class Connection:
     def _expect(self, kind: Type, request: int, deadline: float) -> Frame:
         """The next frame, which is an answer to this request; the store's refusal is raised."""
         frame = self._receive(deadline)
+        self._due(frame, kind, request, deadline)
+        return frame
+
+    def _due(self, frame: Frame, kind: Type, request: int, deadline: float) -> None:
         if frame.type is Type.ERROR and frame.request in (request, 0):
             raise self._refusal(frame, deadline)
         if frame.type is not kind or frame.request != request:
             raise WireError(Refusal.MALFORMED, f"{frame.type.name} {frame.request} where {kind.name} {request} is due")
-        return frame
 
     def _answer(self, kind: Type, request: int, deadline: float) -> bytes:
         return self._body(self._expect(kind, request, deadline).length, deadline)
 
     def _body(self, length: int, deadline: float) -> bytes:
         body = bytearray(length)
-        self._stream.receive(memoryview(body), deadline)
+        ahead, self._read_ahead = self._read_ahead[:length], b""
+        body[: len(ahead)] = ahead
+        self._stream.receive(memoryview(body)[len(ahead) :], deadline)
         return bytes(body)
 
     def _refusal(self, frame: Frame, deadline: float) -> StoreError:
@@ -227,9 +234,8 @@ class Connection:
         return StoreRefused(error.refusal, error.why)
 
     def _chunk(self, request: int, waiting: set[int], sink: Sink, deadline: float) -> None:
-        frame = self._expect(Type.CHUNK, request, deadline)
-        index, number = wire.CHUNK_HEAD.unpack(self._body(wire.CHUNK_HEAD.size, deadline))
-        length = frame.length - wire.CHUNK_HEAD.size
+        length = self._chunk_head(request, deadline)
+        index, number = wire.CHUNK_HEAD.unpack_from(self._front, wire.HEADER.size)
         if index not in waiting:
             raise WireError(Refusal.MALFORMED, f"chunk {index} was not asked for, or came twice")
         if number >= len(GetStatus) or (number == GetStatus.HIT) != bool(length):
@@ -241,6 +247,20 @@ class Connection:
         view = sink.room(index, length)
         self._stream.receive(view, deadline)
         sink.filled(index, view)
+
+    def _chunk_head(self, request: int, deadline: float) -> int:
+        """Header and head of a CHUNK in one call where both are there; how many sealed bytes follow.
+
+        No CHUNK is shorter, and nothing follows the only other answer, an ERROR: no byte of another frame is taken.
+        """
+        front = memoryview(self._front)
+        there = self._stream.receive_some(front, wire.HEADER.size, deadline)
+        frame = wire.unpack(front[: wire.HEADER.size])
+        self._read_ahead = bytes(front[wire.HEADER.size : there])
+        self._due(frame, Type.CHUNK, request, deadline)
+        self._read_ahead = b""
+        self._stream.receive(front[there:], deadline)
+        return frame.length - wire.CHUNK_HEAD.size
 
 
 def grant_ms(seconds: float) -> int:

@@ -22,6 +22,7 @@ NAMES = (
     "failures",  # requests that the store did not answer
     "refusals",
 )
+KNOWN = frozenset(NAMES)
 
 
 class Counters:
@@ -33,8 +34,8 @@ class Counters:
 
     def add(self, more: Mapping[str, int]) -> None:
         """Add under names of NAMES; KeyError for another."""
-        if unknown := set(more) - set(NAMES):
-            raise KeyError(*unknown)
+        if not KNOWN.issuperset(more):
+            raise KeyError(*(set(more) - KNOWN))
         with self._lock:
             self._numbers.update(more)
 

@@ -88,7 +88,8 @@ class Opening:
         if self._current is not None:  # the connection ended within this chunk
             self._scratch.give(self._current)
             self._current = None
-        wait(self._opening)
+        if self._opening:
+            wait(self._opening)
         for opening in self._opening:
             opening.result()
 

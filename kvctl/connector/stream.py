@@ -22,6 +22,7 @@ from kvctl.connector.failures import DeadlineExceeded, StoreUnavailable
 
 TIMEVAL = struct.Struct("@ll")
 BUFFER = 8 << 20
+NEAR = 0.002  # seconds
 # Of TCP: a size that is set by hand stops the kernel from growing it, so it must beat what would be grown to.
 GROWN = {socket.SO_RCVBUF: "net/ipv4/tcp_rmem", socket.SO_SNDBUF: "net/ipv4/tcp_wmem"}
 ALLOWED = {socket.SO_RCVBUF: "net/core/rmem_max", socket.SO_SNDBUF: "net/core/wmem_max"}
@@ -45,15 +46,23 @@ class Stream:
         self._room.register(sock, select.POLLOUT)
         self._arrival = select.poll()
         self._arrival.register(sock, select.POLLIN)
+        self._limit = (0.0, 0.0)  # the deadline that SO_RCVTIMEO was set for, and until when that is near enough
 
     def receive(self, view: memoryview, deadline: float) -> None:
         """Fill the view. StoreUnavailable when the peer ends first, DeadlineExceeded when it is too slow."""
+        self._fill(view, len(view), socket.MSG_WAITALL, deadline)
+
+    def receive_some(self, view: memoryview, least: int, deadline: float) -> int:
+        """What is there of the view, `least` bytes or more; how many. Raises as `receive` does."""
+        return self._fill(view, least, 0, deadline)
+
+    def _fill(self, view: memoryview, least: int, flags: int, deadline: float) -> int:
         at = 0
-        while at < len(view):
+        while at < least:
             self._await_signalled(deadline)
-            self._limit(left(deadline))
+            self._bound(deadline)
             try:
-                count = self._sock.recv_into(view[at:], 0, socket.MSG_WAITALL)
+                count = self._sock.recv_into(view[at:], 0, flags)
             except BlockingIOError:
                 raise DeadlineExceeded("no answer by the deadline") from None
             except OSError as error:
@@ -61,6 +70,7 @@ class Stream:
             if not count:
                 raise StoreUnavailable("the peer closed the connection")
             at += count
+        return at
 
     def send(self, parts: Sequence[memoryview], deadline: float) -> None:
         """Send all parts in order."""
@@ -100,9 +110,15 @@ class Stream:
         if not self._arrival.poll(int(left(deadline) * 1000) + 1):
             raise DeadlineExceeded("no answer by the deadline")
 
-    def _limit(self, seconds: float) -> None:
-        whole, part = divmod(max(int(seconds * 1e6), 1), 1_000_000)
+    def _bound(self, deadline: float) -> None:
+        """Have the next recv end at the deadline, or at most NEAR later: one setting serves the parts of an answer."""
+        now = time.monotonic()
+        bound, near = self._limit
+        if bound == deadline and now < min(near, deadline):
+            return
+        whole, part = divmod(max(int(left(deadline) * 1e6), 1), 1_000_000)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL.pack(whole, part))
+        self._limit = (deadline, now + NEAR)
 
     def _wait_for_room(self, deadline: float) -> None:
         if not self._room.poll(int(left(deadline) * 1000) + 1):

@@ -5,10 +5,10 @@ functions; none of them touches a socket. Lengths are judged before anything is 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
 from struct import Struct
+from typing import NamedTuple
 
 from kvctl.types.chunks import KEY_BYTES, MODEL_BYTES, SUBJECT_BYTES, Ack, Kind, Meta
 
@@ -99,8 +99,7 @@ class WireError(Exception):
         self.why = why
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A frame's header; the body is still on its way."""
 
     type: Type
@@ -141,6 +140,8 @@ LIMITS: dict[Type, tuple[int, int]] = {
     Type.ERROR: (2, MAX_CONTROL),
 }
 
+BY_NUMBER = {int(kind): (kind, low, high) for kind, (low, high) in LIMITS.items()}
+
 
 def unpack(header: bytes | bytearray | memoryview) -> Frame:
     """Read a frame's header of HEADER.size bytes; WireError for anything that version 1 does not send."""
@@ -149,11 +150,10 @@ def unpack(header: bytes | bytearray | memoryview) -> Frame:
         raise WireError(Refusal.MALFORMED, "not a frame of the block protocol")
     if version != VERSION:
         raise WireError(Refusal.VERSION, f"protocol version {version}, not {VERSION}")
-    try:
-        kind = Type(kind)
-    except ValueError:
-        raise WireError(Refusal.MALFORMED, f"no frame has type {kind}") from None
-    low, high = LIMITS[kind]
+    known = BY_NUMBER.get(kind)
+    if known is None:
+        raise WireError(Refusal.MALFORMED, f"no frame has type {kind}")
+    kind, low, high = known
     if length > high:
         raise WireError(Refusal.TOO_LARGE, f"{kind.name} of {length} bytes; at most {high}")
     if length < low:

@@ -101,7 +101,7 @@ class Session:
         if handler is None:
             raise WireError(Refusal.MALFORMED, f"{frame.type.name} within a session")
         until = began + self._service.live.config.limits.frame_seconds
-        op = frame.type.name.lower()
+        op = OPERATIONS[frame.type]
         try:
             status = handler(self, frame, until)
         except Refused as no:
@@ -214,7 +214,7 @@ class Session:
     def _get(self, frame: Frame, until: float) -> str:
         scope, within_ms, keys = self._keyed(frame, until, Operation.GET)
         deadline = time.monotonic() + within_ms / 1000 if within_ms else None
-        counts = dict.fromkeys(GetStatus, 0)
+        counts = [0] * len(GetStatus)
         waiting = bytearray()  # frames of keys without a chunk: they go out with the next chunk, or at the end
         with closing(self._readings(scope, keys, deadline)) as readings:
             for index, found in enumerate(readings):
@@ -224,9 +224,9 @@ class Session:
                     waiting += chunk_frame(frame, index, status, 0)
         if waiting:
             self._send([waiting])
-        for status, count in counts.items():
+        for number, count in enumerate(counts):
             if count:
-                self._service.metrics.count("kvstored_chunks_total", count, op="get", status=status.name.lower())
+                self._service.metrics.count("kvstored_chunks_total", count, op="get", status=GET_STATUSES[number])
         return "ok"
 
     def _readings(self, scope: Scope, keys: list[bytes], deadline: float | None) -> Generator[Reading | GetStatus]:
@@ -315,6 +315,8 @@ class Session:
         return held.scope
 
 
+OPERATIONS = {kind: kind.name.lower() for kind in Type}
+GET_STATUSES = [status.name.lower() for status in GetStatus]
 Handler = Callable[[Session, Frame, float], str]
 HANDLERS: dict[Type, Handler] = {
     Type.ATTACH: Session._attach,

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from kvctl.connector.client import StoreClient
 from kvctl.connector.keys import KeyLease, RootKey
 from kvctl.types.chunks import Ack, Scope

@@ -56,6 +56,7 @@ class Index:
         self._readers = 0
         self._swapping = False
         self._generation = self._newest()
+        _read_through(self._path(self._generation))
         self._open()
         self._load_scopes()
 
@@ -229,7 +230,6 @@ class Index:
 
     def _open(self) -> None:
         path = self._path(self._generation)
-        _read_through(path)
         with self.failures():
             self.env = lmdb.open(
                 str(path), MAP_SIZE, subdir=False, mode=0o600, max_dbs=len(NAMES), max_readers=READERS, readahead=False
@@ -282,6 +282,6 @@ def _read_through(path: Path) -> None:
     """Raises OSError for what the drive cannot read: in LMDB's mapping that would be SIGBUS, the end of the process."""
     if path.exists():
         with path.open("rb", buffering=0) as file:
-            page = bytearray(READ_BYTES)
-            while file.readinto(page):
+            part = bytearray(READ_BYTES)
+            while file.readinto(part):
                 pass
