@@ -66,6 +66,7 @@ class Store:
             "schema": 1,
             "node": name,
             "listen": [self.node.addresses[0]],
+            "state": str(directory / "state"),
             "admin": {"socket": str(directory / "admin.sock")},
             "identity": str(directory / "store.key"),
             "connectors": {"bench": connector.public.hex()},

@@ -84,6 +84,7 @@ def prepare(label: str, private: Path, settings: Settings, ram: int, capacity: i
         "schema": 1,
         "node": label,
         "listen": [tcp, unix],
+        "state": str(private / "state"),
         "admin": {"socket": str(private / "admin.sock")},
         "identity": str(private / "store.key"),
         "connectors": {"bench": connector.public.hex()},
