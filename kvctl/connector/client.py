@@ -7,7 +7,6 @@ when its seal opens under the caller's key, for the key that was asked for.
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -282,8 +281,11 @@ class StoreClient:
         return None
 
     def _tally(self, results: Sequence[GetResult]) -> None:
-        numbers = Counter("hits" if result.hit else str(result.status) for result in results)
-        numbers["read_bytes"] = sum(result.sealed for result in results if result.hit)
+        numbers = {"read_bytes": 0}
+        for result in results:
+            name = "hits" if result.hit else str(result.status)
+            numbers[name] = numbers.get(name, 0) + 1
+            numbers["read_bytes"] += result.sealed if result.hit else 0
         self.counters.add(numbers)
 
 

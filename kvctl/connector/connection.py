@@ -58,8 +58,11 @@ class Connection:
     def open(cls, address: str, identity: Identity, store_key: bytes, deadline: float) -> Self:
         """Connect and authenticate; StoreUnavailable when the peer is not the store of this key."""
         made = cls(dial(address, deadline))
-        with made._in_step():
+        try:
             made._greet(identity, store_key, deadline)
+        except BaseException as error:
+            made._out_of_step(error)
+            raise
         return made
 
     @property
@@ -158,26 +161,23 @@ class Connection:
     @contextmanager
     def _asking(self, kind: Type, slot: int, body: Sequence[bytes | memoryview], deadline: float) -> Iterator[int]:
         """Send a request and give its number to the block, which receives the answer."""
-        self._request = self._request % LAST_REQUEST + 1
-        with self._in_step():
-            self._send(kind, slot, self._request, body, deadline)
-            yield self._request
-
-    @contextmanager
-    def _in_step(self) -> Iterator[None]:
-        """Close on whatever leaves the stream in a place that nobody knows."""
         if not self._usable:
             raise StoreUnavailable("the connection is closed")
+        self._request = self._request % LAST_REQUEST + 1
         try:
-            yield
-        except StoreRefused:
-            raise  # _refusal closed it where the store does
-        except WireError as bad:
-            self.close()
-            raise StoreUnavailable(f"the peer does not keep to the protocol: {bad}") from bad
-        except BaseException:
-            self.close()
+            self._send(kind, slot, self._request, body, deadline)
+            yield self._request
+        except BaseException as error:
+            self._out_of_step(error)
             raise
+
+    def _out_of_step(self, error: BaseException) -> None:
+        """Close on whatever leaves the stream in a place that nobody knows."""
+        if isinstance(error, StoreRefused):
+            return  # _refusal closed it where the store does
+        self.close()
+        if isinstance(error, WireError):
+            raise StoreUnavailable(f"the peer does not keep to the protocol: {error}") from error
 
     def _send(self, kind: Type, slot: int, request: int, body: Sequence[bytes | memoryview], deadline: float) -> None:
         parts = [memoryview(part).cast("B") for part in body]

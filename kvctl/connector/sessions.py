@@ -32,6 +32,9 @@ class Sessions:
     def reserve(self, deadline: float | None) -> bool:
         """Take a place, waiting until the deadline; None: do not wait. False: there is none."""
         with self._changed:
+            if self._places and not self._closed:
+                self._places -= 1
+                return True
             if deadline is None:
                 if not self._places:
                     return False

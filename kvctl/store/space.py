@@ -1,7 +1,7 @@
 """Who may come in and who must leave: quotas, admission under pressure, eviction, expiry. The tiers do the work."""
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
@@ -51,7 +51,8 @@ class Space:
         self._fill: dict[TierName, tuple[float, int, int, bool]] = {}  # read at, used, capacity, writable
         self._counters: Counter[str] = Counter()
         self.listeners: list[Callable[[Scope, Sequence[bytes]], object]] = []  # told what eviction removed
-        self._lock = Lock()  # over the six above
+        self._noted: deque[tuple[Scope, bytes]] = deque(maxlen=REMEMBERED)
+        self._lock = Lock()  # over what is above
         self._evicting = Lock()
         self._wake = Event()
         self._closing = Event()
@@ -162,6 +163,18 @@ class Space:
             self._tally[tier, scope] -= known
             self._shares.freed(scope.tenant, known)
 
+    def note(self, scope: Scope, key: bytes) -> None:
+        """A chunk was asked for: recency follows within a tick, so that a GET does not wait for it."""
+        self._noted.append((scope, key))
+
+    def _take_notes(self) -> None:
+        for _ in range(len(self._noted)):
+            try:
+                scope, key = self._noted.popleft()
+            except IndexError:
+                return  # another thread took the rest
+            self.touch(scope, key)
+
     def touch(self, scope: Scope, key: bytes) -> bool:
         """A chunk was asked for; False when no tier is known to hold it."""
         for tier in self._tiers:
@@ -207,6 +220,7 @@ class Space:
         self._wake.set()
         for thread in self._threads:
             thread.join()
+        self._take_notes()
 
     def _filled(self, tier: Tier, *, fresh: bool = False) -> tuple[int, int]:
         _, used, capacity, _ = self._reading(tier, fresh=fresh)
@@ -228,6 +242,7 @@ class Space:
         while not self._closing.is_set():
             self._wake.wait(TICK)
             self._wake.clear()
+            self._take_notes()
             for tier in self._tiers:
                 self._guarded(self._look_after, tier)
 
@@ -243,6 +258,7 @@ class Space:
     def _evict(self, tier: Tier, size: int) -> None:
         """Remove chunks worth `size` bytes, in steps, so that other work gets its turn."""
         with self._evicting:
+            self._take_notes()
             while size > 0:
                 with self._lock:
                     above, held = self._shares.above(), self._held()

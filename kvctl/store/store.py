@@ -93,7 +93,7 @@ class Store:
                 break
             reading = tier.read(scope, key)
         if reading is not None:
-            self.space.touch(scope, key)
+            self.space.note(scope, key)
         return reading
 
     def reserve(self, scope: Scope, key: bytes, length: int, meta: Meta) -> Slot | PutStatus:

@@ -92,7 +92,7 @@ class Mount:
             self.holes = Holes(self.log, self.health)
             self._recover()
             opened.pop_all()
-        self.readers = Readers(tier, self.log, self.holes, self.health, pool, ram, promote=promote)
+        self.readers = Readers(tier, self.log, self.holes, self.health, pool, ram, self.quarantine, promote=promote)
         self.writer = Writer(
             self.log, self.volume.number, self._landed, self._stray, self.health.write_failed, QUEUE_BYTES
         )

@@ -6,12 +6,14 @@ Readings of one record share one load, so that many prompts with a common beginn
 import errno
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Condition, Lock, Thread
 from time import monotonic
 from types import TracebackType
 from typing import Self
+
+from xxhash import xxh3_128_digest
 
 from kvctl.store.api import ReadError
 from kvctl.store.buffers import HEAD, PAGE, Buffer, BufferPool, NoRoomError, padded
@@ -101,7 +103,10 @@ class SegmentReading:
 
 
 class Readers:
-    """The threads that fetch, and what they are fetching. A loaded chunk is kept in `ram` when `promote` says so."""
+    """The threads that fetch, and what they are fetching. A loaded chunk is kept in `ram` when `promote` says so.
+
+    `damaged` hears of a chunk whose bytes are not what was written, and takes it out of sight.
+    """
 
     def __init__(
         self,
@@ -111,10 +116,12 @@ class Readers:
         health: Health,
         pool: BufferPool,
         ram: RamTier,
+        damaged: Callable[[Entry], object],
         *,
         promote: bool,
         threads: int = THREADS,
     ) -> None:
+        self._damaged = damaged
         self._tier = tier
         self._log = segments
         self._holes = holes
@@ -178,13 +185,27 @@ class Readers:
             self._health.read_failed(load.failure)
         else:
             self._health.read()
-            if self._promote:
-                self._ram.insert(entry.scope, entry.record, load.buffer)
+            self._judge(load)
         with self._lock:
             if self._loads.get(entry.place) is load:
                 del self._loads[entry.place]
         self._holes.unpin(entry.place)
         load.buffer.release()
+
+    def _judge(self, load: Load) -> None:
+        """What was read is what was written, and may be kept in RAM; or it is told of, and not given out again.
+
+        The reader may have sent it by now: the seal tells the connector.
+        """
+        entry = load.entry
+        if xxh3_128_digest(load.buffer.body) == entry.record.checksum:
+            if self._promote:
+                self._ram.insert(entry.scope, entry.record, load.buffer)
+            return
+        try:
+            self._damaged(entry)
+        except OSError as failed:
+            self._health.write_failed(failed)
 
 
 assert PIECE % PAGE == 0

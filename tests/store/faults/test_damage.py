@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,19 +50,27 @@ def answers(daemon: Kvstored, chunks: list[Chunk]) -> tuple[list[Got], int]:
         return found, client.counters.snapshot()["corrupt"]
 
 
-def quarantined(daemon: Kvstored, bad: list[Chunk], good: list[Chunk]) -> None:
+def scrubbed(daemon: Kvstored, bad: list[Chunk], good: list[Chunk]) -> None:
     """Scrub, and judge what it says and what it leaves: the bad ones are out of sight, the others are as they were."""
     told = daemon.post_ok("POST", "/v1/scrub", {"tier": "flash"})
     assert {key for _, key in told["bad"]} == {chunk.key.hex() for chunk in bad}
     assert told["chunks"] == len(bad) + len(good)
+    assert daemon.stat()["counters"]["quarantined_by_scrub"] == len(bad)
+    quarantined(daemon, bad, good)
+
+
+def quarantined(daemon: Kvstored, bad: list[Chunk], good: list[Chunk]) -> None:
+    """Whoever found them, a read or a scrub: the bad ones are out of sight, the others are as they were."""
+    end = time.monotonic() + 15
+    while daemon.stat()["tiers"][0]["counters"]["quarantined"] != len(bad):
+        assert time.monotonic() < end, daemon.stat()["tiers"][0]["counters"]
+        time.sleep(0.05)
     with daemon.client() as client:
         keys = [chunk.key for chunk in [*bad, *good]]
         assert client.has(daemon.lease(), keys) == [False] * len(bad) + [True] * len(good)
     found, corrupt = answers(daemon, [*bad, *good])
     assert found == [Got.MISS] * len(bad) + [Got.HIT] * len(good)
     assert corrupt == 0
-    assert daemon.stat()["tiers"][0]["counters"]["quarantined"] == len(bad)
-    assert daemon.stat()["counters"]["quarantined_by_scrub"] == len(bad)
     assert daemon.stat()["tiers"][0]["chunks"] == len(good)
     assert daemon.post_ok("POST", "/v1/scrub", {"tier": "flash"})["bad"] == []
 
@@ -131,7 +140,7 @@ def test_a_quarantined_chunk_can_be_stored_again(daemon: Kvstored):
     records = locate(daemon.mounts[0], ledger.chunks)
     records[bad.seed].flip(records[bad.seed].body + 5000, 3)
     daemon.open()
-    quarantined(daemon, [bad], rest)
+    scrubbed(daemon, [bad], rest)
     with daemon.client() as client:
         assert ledger.put(client, daemon.lease(), bad, Ack.DURABLE) is PutStatus.STORED
     daemon.restart()
