@@ -31,11 +31,11 @@ class Fio:
         return taken(found, cell.op)
 
     def _read(self, cell: Cell) -> Mapping[str, Any]:
-        """O_DIRECT, random, `connections` reads in flight."""
+        """O_DIRECT, random, two reads in flight for each connection: kvstored reads one chunk ahead."""
         return self._run(
             "read", rw="randread", bs=str(cell.size), size=str(self._settings.cold_bytes // cell.size * cell.size),
             io_size=str(self._settings.limit(cell) * cell.size), filename="cold", ioengine="libaio",
-            iodepth=str(cell.connections), runtime=str(self._settings.seconds),
+            iodepth=str(2 * cell.connections), runtime=str(self._settings.seconds),
         )  # fmt: skip
 
     def _write(self, cell: Cell) -> Mapping[str, Any]:

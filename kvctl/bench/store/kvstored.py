@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ TENANT = "bench"
 DOMAINS = ("set", "new")  # what GETs read, and what a sample of PUTs writes
 HOT_RAM = 2 * GIB
 CAPACITY = 16 * GIB
+BATCH_BYTES = 32 << 20  # of the chunks that one GET asks for, where they come from disk
 LEASE_SECONDS = 24 * 3600
 
 
@@ -38,12 +40,13 @@ def hot(settings: Settings, directory: Path) -> Iterator[Service]:
 def cold(settings: Settings, directory: Path) -> Iterator[Service]:
     """RAM for the chunks in flight alone, so that reads come from the disk."""
     with daemon("kvstored-cold", settings, directory, cold_ram(settings)) as service:
-        yield service
+        ways = {name: address | {"batch_bytes": str(BATCH_BYTES)} for name, address in service.addresses.items()}
+        yield replace(service, addresses=ways)
 
 
 def cold_ram(settings: Settings) -> int:
-    """Two chunks for each connection; kvstored wants room for two of the largest at least."""
-    return 2 * max(*settings.connections, 2) * largest(settings)
+    """Three chunks for each connection, for one that is sent and one that is read ahead."""
+    return 3 * max(*settings.connections, 2) * largest(settings)
 
 
 def largest(settings: Settings) -> int:

@@ -16,13 +16,17 @@ class Recorded:
 
     seal_cpu: float | None = 0.0
 
-    def __init__(self, act: Callable[[Chunk], None] = lambda chunk: None) -> None:
+    def __init__(self, act: Callable[[Chunk], None] = lambda chunk: None, batch: int = 1) -> None:
         self.seen: list[Chunk] = []
+        self.calls = 0
+        self.batch = batch
         self._act = act
 
-    def get(self, chunk: Chunk) -> None:
-        self._act(chunk)
-        self.seen.append(chunk)
+    def get(self, *chunks: Chunk) -> None:
+        self.calls += 1
+        for chunk in chunks:
+            self._act(chunk)
+            self.seen.append(chunk)
 
     put = get
 
@@ -46,6 +50,16 @@ def test_every_chunk_is_done_once_by_one_lane() -> None:
     done = [one for lane in lanes for one in lane.seen]
     assert sorted(one.place for one in done) == list(range(300))
     assert [len(times) for times in race.times] == [len(lane.seen) for lane in lanes]
+
+
+def test_a_lane_of_batches_does_every_chunk_once_and_has_a_time_for_each() -> None:
+    lanes = [Recorded(batch=8) for _ in range(3)]
+    race = run(lanes, job(limit=301))
+    assert sorted(one.place for lane in lanes for one in lane.seen) == list(range(301))
+    assert sum(lane.calls for lane in lanes) in range(
+        38, 41
+    )  # 37 whole batches, and what is left by one to three lanes
+    assert sum(map(len, race.times)) == 301
 
 
 def test_when_the_time_is_up_what_was_done_has_no_gap() -> None:

@@ -18,8 +18,9 @@ class Lane(Protocol):
     """One connection. An operation that does not do its whole work raises."""
 
     seal_cpu: float | None  # processor seconds spent on sealing and opening so far
+    batch: int  # chunks of one `get`
 
-    def get(self, chunk: Chunk) -> None: ...
+    def get(self, *chunks: Chunk) -> None: ...
 
     def put(self, chunk: Chunk) -> None: ...
 
@@ -86,13 +87,15 @@ class Sealed:
     """The client seals before PUT and opens after GET, with the code that kvctl's own client uses."""
 
     def __init__(self, wire: Wire, sealer: Sealer, memory: Buffers) -> None:
+        self.batch = 1
         self.seal_cpu: float | None = 0.0
         self._spent = 0.0
         self._wire = wire
         self._sealer = sealer
         self._memory = memory
 
-    def get(self, chunk: Chunk) -> None:
+    def get(self, *chunks: Chunk) -> None:
+        (chunk,) = chunks
         sealed = self._wire.fetch(chunk, self._memory.scratch)
         begun = time.thread_time()
         open_into(self._sealer, chunk.key, sealed, self._memory.target)

@@ -14,12 +14,14 @@ class Raw:
     """One connection of the plain socket pair. Nothing is sealed."""
 
     def __init__(self, stream: socket.socket, memory: Buffers) -> None:
+        self.batch = 1
         self.seal_cpu: float | None = 0.0
         self._stream = stream
         self._memory = memory
         self._size = len(memory.target)
 
-    def get(self, chunk: Chunk) -> None:
+    def get(self, *chunks: Chunk) -> None:
+        (chunk,) = chunks
         self._stream.sendall(REQUEST.pack(GET, chunk.place, self._size))
         receive(self._stream, self._memory.target)
 
@@ -45,13 +47,15 @@ class Memory:
     """Copies a chunk of a set in the client's own memory, outside the interpreter's lock."""
 
     def __init__(self, held: memoryview, memory: Buffers) -> None:
+        self.batch = 1
         self.seal_cpu: float | None = 0.0
         self._held = held
         self._size = len(memory.target)
         self._target = address(memory.target)
         self._start = address(held)
 
-    def get(self, chunk: Chunk) -> None:
+    def get(self, *chunks: Chunk) -> None:
+        (chunk,) = chunks
         at = chunk.place % (len(self._held) // self._size) * self._size
         ctypes.memmove(self._target, self._start + at, self._size)
 
