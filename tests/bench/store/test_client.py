@@ -24,9 +24,9 @@ class Recorded:
 
     def get(self, *chunks: Chunk) -> None:
         self.calls += 1
-        for chunk in chunks:
-            self._act(chunk)
-            self.seen.append(chunk)
+        for one in chunks:
+            self._act(one)
+            self.seen.append(one)
 
     put = get
 
