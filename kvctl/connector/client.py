@@ -237,21 +237,33 @@ class StoreClient:
         if not wants:
             return []
         shares = self._shares(wants, deadline)
-        work = [(share, sink(share, len(shares))) for share in shares]
+        if len(shares) == 1:
+            taker = sink(wants, 1)
+            error = self._fetch(lease, wants, taker, deadline)
+            if error is not None and not taker.results:
+                raise error
+            results = told(taker, error, len(wants))
+        else:
+            results = self._get_shares(lease, shares, [sink(share, len(shares)) for share in shares], deadline)
+        self._tally(results)
+        return results
+
+    def _get_shares(
+        self, lease: KeyLease, shares: Sequence[Sequence[Want]], takers: Sequence[Opening | Taking], deadline: float
+    ) -> list[GetResult]:
+        """A batch that was dealt out: the first share in this thread, the others in others."""
+        work = list(zip(shares, takers, strict=True))
         others = [started(self._workers, self._fetch, lease, *one, deadline) for one in work[1:]]
         try:
             errors = [self._fetch(lease, *work[0], deadline), *(other.result() for other in others)]
         finally:
-            if others:
-                wait(others)  # whatever is raised, nobody writes to a target after this
+            wait(others)  # whatever is raised, nobody writes to a target after this
         failed = next((error for error in errors if error is not None), None)
-        if failed is not None and not any(taker.results for _, taker in work):
+        if failed is not None and not any(taker.results for taker in takers):
             raise failed
-        results = [GetResult(Got.LOST)] * len(wants)
+        results = [GetResult(Got.LOST)] * sum(map(len, shares))
         for first, ((share, taker), error) in enumerate(zip(work, errors, strict=True)):
-            rest = GetResult(Got.LATE if isinstance(error, DeadlineExceeded) else Got.LOST)
-            results[first :: len(work)] = [taker.results.get(at, rest) for at in range(len(share))]
-        self._tally(results)
+            results[first :: len(work)] = told(taker, error, len(share))
         return results
 
     def _shares(self, wants: Sequence[Want], deadline: float) -> list[Sequence[Want]]:
@@ -287,6 +299,14 @@ class StoreClient:
             numbers[name] = numbers.get(name, 0) + 1
             numbers["read_bytes"] += result.sealed if result.hit else 0
         self.counters.add(numbers)
+
+
+def told(taker: Opening | Taking, error: StoreError | None, count: int) -> list[GetResult]:
+    """What became of each of `count` chunks; those that did not come are late or lost, as the error says."""
+    if len(taker.results) == count:
+        return [taker.results[at] for at in range(count)]
+    rest = GetResult(Got.LATE if isinstance(error, DeadlineExceeded) else Got.LOST)
+    return [taker.results.get(at, rest) for at in range(count)]
 
 
 def parts(keys: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:

@@ -23,6 +23,7 @@ from kvctl.connector.failures import DeadlineExceeded, StoreUnavailable
 TIMEVAL = struct.Struct("@ll")
 BUFFER = 8 << 20
 NEAR = 0.002  # seconds
+SEND = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 # Of TCP: a size that is set by hand stops the kernel from growing it, so it must beat what would be grown to.
 GROWN = {socket.SO_RCVBUF: "net/ipv4/tcp_rmem", socket.SO_SNDBUF: "net/ipv4/tcp_wmem"}
 ALLOWED = {socket.SO_RCVBUF: "net/core/rmem_max", socket.SO_SNDBUF: "net/core/wmem_max"}
@@ -77,7 +78,7 @@ class Stream:
         rest = list(parts)
         while rest:
             try:
-                count = self._sock.sendmsg(rest, (), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                count = self._sock.sendmsg(rest, (), SEND)
             except BlockingIOError:
                 self._wait_for_room(deadline)
             except OSError as error:

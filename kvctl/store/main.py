@@ -1,6 +1,7 @@
 """`kvstored --config FILE [--check]`: open the store, serve until told to stop, and leave nothing half done."""
 
 import argparse
+import gc
 import os
 import resource
 import select
@@ -66,6 +67,9 @@ def prepare(config: Config) -> tuple[Live, Identity]:
 
 
 def run(path: Path) -> int:
+    # What the store keeps of a million chunks lives long and holds no cycles: looking through all of it again and again
+    # would only stop every session for as long as that takes.
+    gc.set_threshold(100_000, 50, 1000)
     log = Log(sys.stderr)
     notify = Notify(os.environ, log)
     config = load(path)
