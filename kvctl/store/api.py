@@ -6,7 +6,6 @@ bytes (xxh3-128) tells whether they are what was written.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol, Self
 
 from kvctl.connector.wire import PutStatus
@@ -72,12 +71,6 @@ class Reading(Protocol):
     def pieces(self) -> Iterator[memoryview]: ...
 
     def close(self) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 class ReadError(Exception):

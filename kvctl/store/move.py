@@ -199,7 +199,7 @@ class _Run:
             reading = self._source.read(begun.scope, begun.key)
             if reading is None or reading.length != record.length:
                 return False
-            with reading:
+            with closing(reading):
                 for piece in reading.pieces():
                     body[at : at + len(piece)] = piece
                     at += len(piece)
@@ -230,7 +230,7 @@ class _Run:
             reading = self._target.read(begun.scope, begun.key) if record is not None else None
             if record is None or reading is None:
                 raise FailedError("copy not found")
-            with reading:
+            with closing(reading):
                 for piece in reading.pieces():
                     digest.update(piece)
         except (ReadError, OSError):

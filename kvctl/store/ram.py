@@ -8,8 +8,6 @@ a long prompt that is read once does not push out what many prompts share. A chu
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
-from types import TracebackType
-from typing import Self
 
 from kvctl.store.api import Buffer, Record
 from kvctl.types.chunks import Scope
@@ -36,14 +34,6 @@ class RamReading:
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             buffer.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Held:

@@ -1,6 +1,6 @@
 """Which chunks a tier holds, in the order in which they would leave: `sizing.evict` behind a lock, and scopes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 
 from kvctl.sizing import evict
@@ -48,10 +48,17 @@ class Residents:
             if not keys:
                 del self._scopes[scope]
 
-    def remove_scope(self, scope: Scope) -> None:
+    def keys(self, scope: Scope) -> set[bytes]:
         with self._lock:
-            for key in list(self._scopes.get(scope, ())):
+            return set(self._scopes.get(scope, ()))
+
+    def forget(self, scope: Scope, keys: Iterable[bytes]) -> int:
+        """Remove chunks; how many bytes they had."""
+        with self._lock:
+            before = self._order.used(scope.tenant)
+            for key in keys:
                 self._remove(scope, key)
+            return before - self._order.used(scope.tenant)
 
     def take(
         self, size: int, *, leased: Callable[[Name], bool], held: Callable[[str], bool], above: Mapping[str, int]

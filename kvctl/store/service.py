@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kvctl.connector.keys import Identity
-from kvctl.connector.wire import GetStatus, PutStatus
+from kvctl.connector.wire import PutStatus
 from kvctl.store.api import Reading
 from kvctl.store.config import Config, load, read_revoked, restart_needed
 from kvctl.store.log import Log
@@ -37,7 +37,7 @@ class Chunks(Protocol):
 
     def has(self, scope: Scope, keys: Sequence[bytes], lease_ms: int = 0) -> list[bool]: ...
 
-    def get(self, scope: Scope, key: bytes) -> Reading | GetStatus | None: ...
+    def get(self, scope: Scope, key: bytes) -> Reading | None: ...
 
     def reserve(self, scope: Scope, key: bytes, length: int, meta: Meta) -> Slot | PutStatus: ...
 
@@ -54,6 +54,8 @@ class Chunks(Protocol):
     def erase_scope(self, scope: Scope) -> dict[str, int]: ...
 
     def erase_subject(self, tenant: str, domain: str | None, subject: bytes) -> dict[str, int]: ...
+
+    def move(self, body: dict[str, Any], stop: Callable[[], bool]) -> Any: ...
 
     def flush(self) -> None: ...
 

@@ -84,7 +84,7 @@ class Space:
     def _refusal(self, scope: Scope, key: bytes, length: int, meta: Meta) -> PutStatus | None:
         tier = self.target()
         if tier is None:
-            return PutStatus.FULL
+            return PutStatus.FAILED
         used, capacity = self._filled(tier)
         with self._lock:
             if not self._admission.admits((scope, key), fill=used / capacity, common=meta.kind is Kind.COMMON):
@@ -141,16 +141,12 @@ class Space:
             self._tally[target, scope] += record.length
 
     def recount(self, tier: Tier, scope: Scope) -> None:
-        """Many chunks of a scope left a tier at once: what is there still is known by its index."""
+        """Some chunks of a scope left a tier at once: which ones, its index tells."""
+        self._known.wait()  # before that, some of them are counted and not known one by one
         residents = self._residents[tier.name]
-        residents.remove_scope(scope)
-        left = 0
-        for _, record in tier.walk(scope):
-            residents.add(scope, record)
-            left += record.length
-        with self._lock:
-            size = self._tally[tier.name, scope]
-        self._freed(tier.name, scope, max(0, size - left))
+        gone = residents.keys(scope)
+        gone.difference_update(record.key for _, record in tier.walk(scope))
+        self._freed(tier.name, scope, residents.forget(scope, gone))
 
     def _found(self, tier: TierName, scope: Scope, size: int) -> None:
         with self._lock:
@@ -159,8 +155,10 @@ class Space:
 
     def _freed(self, tier: TierName, scope: Scope, size: int) -> None:
         with self._lock:
-            known = min(size, self._tally[tier, scope])  # a recount beside a write may have counted it already
+            known = min(size, self._tally[tier, scope])  # a recount beside an eviction may have counted it already
             self._tally[tier, scope] -= known
+            if not self._tally[tier, scope]:
+                del self._tally[tier, scope]
             self._shares.freed(scope.tenant, known)
 
     def note(self, scope: Scope, key: bytes) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from xxhash import xxh3_128_digest
 
-from kvctl.connector.wire import GetStatus, PutStatus
+from kvctl.connector.wire import PutStatus
 from kvctl.store.api import Buffer, Reading, Record, Scrubbed, Tier
 from kvctl.store.buffers import BufferPool
 from kvctl.store.leases import Leases
@@ -55,7 +55,7 @@ class Store:
 
     def __init__(
         self, tiers: Sequence[Tier], pool: BufferPool, ram: RamTier, leases: Leases, space: Space,
-        clock: Callable[[], float], journals: Path | None = None,
+        clock: Callable[[], float], journals: Path,
     ) -> None:  # fmt: skip
         self.tiers = {tier.name: tier for tier in tiers}
         self.pool = pool
@@ -63,7 +63,7 @@ class Store:
         self.leases = leases
         self.space = space
         self._clock = clock
-        self._journals = journals  # of moves; None: chunks are not moved
+        self._journals = journals  # directory of moves' journals
         space.listeners.append(ram.remove)
         self._meeting = Lock()
         self._coming: set[tuple[Scope, bytes]] = set()  # chunks on their way to a tier, for the time of the call
@@ -73,19 +73,19 @@ class Store:
     def has(self, scope: Scope, keys: Sequence[bytes], lease_ms: int = 0) -> list[bool]:
         """Which chunks can be read; those that can are protected from eviction for `lease_ms`."""
         present = [False] * len(keys)
-        missing = range(len(keys))
+        missing: Sequence[int] = range(len(keys))
         for tier in self.tiers.values():
             found = tier.has(scope, [keys[at] for at in missing])
             for at, there in zip(missing, found, strict=True):
                 present[at] = there
-            missing = [at for at in missing if not present[at]]  # type: ignore[assignment]
+            missing = [at for at in missing if not present[at]]
             if not missing:
                 break
         if lease_ms:
             self.leases.take(scope, [key for key, there in zip(keys, present, strict=True) if there], lease_ms / 1000)
         return present
 
-    def get(self, scope: Scope, key: bytes) -> Reading | GetStatus | None:
+    def get(self, scope: Scope, key: bytes) -> Reading | None:
         """A chunk on its way, from the fastest place that has it; None is a miss."""
         reading: Reading | None = self.ram.get(scope, key)
         for tier in self.tiers.values():
@@ -122,7 +122,6 @@ class Store:
         record = Record(slot.key, len(body), xxh3_128_digest(body), int(self._clock()), slot.meta)
         writing = self._hand_over(slot, record, buffer, ack)
         if isinstance(writing, PutStatus):
-            self.space.release(slot.scope.tenant, len(body))
             durable_twin = ack is Ack.DURABLE and writing is PutStatus.EXISTS
             return self.settle(slot.scope, slot.key) if durable_twin else writing
         return writing.outcome() if ack is Ack.DURABLE else writing.so_far()
@@ -131,21 +130,30 @@ class Store:
         """Two writers of one chunk meet here: the second is told that it exists."""
         name = (slot.scope, slot.key)
         with self._meeting:
-            if name in self._coming or self._holder(*name) is not None:
-                return PutStatus.EXISTS
-            self._coming.add(name)
+            exists = name in self._coming or self._holder(*name) is not None
+            if not exists:
+                self._coming.add(name)
+        tier = None if exists else self.space.target()
         try:
-            tier = self.space.target()
             if tier is None:
-                return PutStatus.FULL
-            writing = Writing(self, tier, slot.scope, record)
-            self.space.added(tier.name, slot.scope, record)
-            self.ram.insert(slot.scope, record, buffer)
-            tier.write(slot.scope, record, buffer, durable=ack is Ack.DURABLE, done=writing.done)
-            return writing
+                self.space.release(slot.scope.tenant, record.length)
+                return PutStatus.EXISTS if exists else PutStatus.FAILED
+            return self._write(tier, slot.scope, record, buffer, ack)
         finally:
-            with self._meeting:
-                self._coming.discard(name)
+            if not exists:
+                with self._meeting:
+                    self._coming.discard(name)
+
+    def _write(self, tier: Tier, scope: Scope, record: Record, buffer: Buffer, ack: Ack) -> "Writing":
+        writing = Writing(self, tier, scope, record)
+        self.space.added(tier.name, scope, record)
+        self.ram.insert(scope, record, buffer)
+        try:
+            tier.write(scope, record, buffer, durable=ack is Ack.DURABLE, done=writing.done)
+        except BaseException:
+            self.lost(scope, record, tier)  # the tier did not take it, and will not answer
+            raise
+        return writing
 
     def lost(self, scope: Scope, record: Record, tier: Tier) -> None:
         """A write failed after all: nothing of the chunk stays anywhere."""
@@ -244,8 +252,6 @@ class Store:
 
     def move(self, body: dict[str, Any], stop: Callable[[], bool]) -> Moved:
         """Move chunks between tiers: see moving.Move."""
-        if self._journals is None:
-            raise UsageError("KV-STORE-024", "this store does not move chunks", why="it has no place for journals")
         return run_move(self, self._journals, body, stop)
 
     def flush(self) -> None:

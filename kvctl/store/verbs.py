@@ -176,10 +176,7 @@ def revoke(service: Service, asked: Revoke) -> Any:
 
 
 def move(service: Service, asked: Move) -> Any:
-    mover = getattr(service.store, "move", None)
-    if mover is None:
-        raise UsageError("KV-STORE-015", "this store has no tiers to move chunks between")
-    return plain(mover(asked, lambda: service.stopping))
+    return plain(service.store.move(asked, lambda: service.stopping))
 
 
 Verb = tuple[Any, Callable[[Service, Any], Any]]  # the request's type, and what answers it

@@ -12,7 +12,7 @@ import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from kvctl.connector.wire import PutStatus
 from kvctl.store.api import ReadError
@@ -44,12 +44,6 @@ class Reading:
 
     def close(self) -> None:
         self._data = memoryview(b"")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Slot:

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from xxhash import xxh3_128_digest
@@ -107,7 +108,7 @@ class Bench:
         reading = self.tier.read(scope, key(number))
         if reading is None:
             return None
-        with reading:
+        with closing(reading):
             data = b"".join(bytes(piece) for piece in reading.pieces())
             assert len(data) == reading.length
             return data

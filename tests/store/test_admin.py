@@ -103,7 +103,6 @@ def test_stat_and_ls_show_what_is_there(daemon: Daemon):
         ("POST", "/v1/erase", {"tenant": "acme", "epoch": "00" * 16}, 400, "KV-STORE-013"),
         ("POST", "/v1/erase", {"tenant": "acme", "domain": "d", "epoch": "00"}, 400, "KV-STORE-013"),
         ("POST", "/v1/revoke", {"ids": ["xyz"]}, 400, "KV-STORE-013"),
-        ("POST", "/v1/move", {}, 400, "KV-STORE-015"),
     ],
 )
 def test_a_wrong_request_is_told_what_is_wrong(

@@ -1,5 +1,7 @@
 """RamTier: what is hot stays, what is erased is zero."""
 
+from contextlib import closing
+
 from kvctl.store.api import Record
 from kvctl.store.buffers import BufferPool, class_size
 from kvctl.store.ram import RamTier
@@ -30,7 +32,7 @@ class Ram:
         reading = self.tier.get(scope, key(number))
         if reading is None:
             return None
-        with reading:
+        with closing(reading):
             assert reading.tier == "ram"
             assert reading.length == BODY
             return b"".join(reading.pieces())

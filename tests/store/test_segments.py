@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -196,7 +197,7 @@ def test_readings_of_one_chunk_share_one_load(bench: Bench) -> None:
     first, second = bench.tier.read(ACME, key(1)), bench.tier.read(ACME, key(1))
     assert first is not None
     assert second is not None
-    with first, second:
+    with closing(first), closing(second):
         assert b"".join(first.pieces()) == b"".join(second.pieces()) == body(1, 9_000_000)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ class Made:
         tier = SegmentsTier(TierName.FLASH, mounts, pool, ram, self.clock, segment_size=16 * MIB)
         leases = Leases(time.monotonic)
         space = Space([tier], leases, self.rules, self.eviction)
-        self.store = Store([tier], pool, ram, leases, space, self.clock)
+        self.store = Store([tier], pool, ram, leases, space, self.clock, self.path / "moves")
         return self.store
 
     def reopen(self) -> Store:
@@ -85,7 +86,7 @@ def get(store: Store, key: bytes, scope: Scope = SCOPE) -> bytes | None:
     reading = store.get(scope, key)
     if reading is None:
         return None
-    with reading:
+    with closing(reading):
         return b"".join(bytes(piece) for piece in reading.pieces())
 
 
@@ -234,6 +235,18 @@ def test_erasing_a_subject_leaves_the_others(make):
     assert made.store.has(SCOPE, list(data)) == [True, False] * 3
     assert [get(made.store, key) for key in data] == [b if i % 2 == 0 else None for i, b in enumerate(data.values())]
     assert made.store.stat()["tenants"]["acme"]["used"] == 3 * MIB
+
+
+def test_an_erasure_leaves_the_order_of_the_others_as_it_was(make):
+    made = make(capacity=40 * MIB)
+    for i in range(20):
+        put(made.store, name(i), os.urandom(MIB), subject=ALICE if i in (5, 6) else BOB)
+    get(made.store, name(0))
+    made.store.erase_subject("acme", None, ALICE)
+    for i in range(20, 36):
+        put(made.store, name(i), os.urandom(MIB))
+    until(lambda: made.store.stat()["tiers"][0]["used"] <= 0.8 * 40 * MIB)
+    assert made.store.has(SCOPE, [name(0), name(1), name(35)]) == [True, False, True]
 
 
 def test_no_subject_is_not_a_subject_to_erase(make):

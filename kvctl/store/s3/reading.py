@@ -7,8 +7,7 @@ back until the checksum fits, so that a wrong object never arrives whole.
 from collections.abc import Callable, Iterator
 from threading import Condition
 from time import monotonic
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -127,11 +126,3 @@ class ObjectReading:
             buffer, self._buffer = self._buffer, None
         if buffer is not None:
             buffer.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

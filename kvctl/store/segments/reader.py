@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Condition, Lock, Thread
 from time import monotonic
-from types import TracebackType
-from typing import Self
 
 from xxhash import xxh3_128_digest
 
@@ -92,14 +90,6 @@ class SegmentReading:
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             buffer.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Readers:

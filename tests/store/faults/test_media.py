@@ -28,6 +28,15 @@ def images(tmp_path: Path) -> Iterator[OnImages]:
     await_that(lambda: nothing_left(tmp_path), "loop devices and mounts are gone")
 
 
+def two(images: OnImages, folder: Path, size: int) -> tuple[Image, Image]:
+    """A file system of `size` bytes on each mount."""
+    made = Image(folder / "first.img", size), Image(folder / "second.img", size)
+    for image in made:
+        image.make()
+    images.mount(*made)
+    return made
+
+
 def stored(
     ledger: Ledger, client: StoreClient, daemon: Kvstored, count: int, length: int = MIB, ack: Ack = Ack.DURABLE
 ) -> list[PutStatus]:
@@ -108,10 +117,7 @@ def test_a_full_disk_can_be_erased(images: OnImages, tmp_path: Path):
 @needs_root
 def test_a_disk_that_cannot_be_read_leaves_the_other_alone(images: OnImages, tmp_path: Path):
     """The bad one's image is cut off behind its back: reads end with EIO."""
-    good, bad = Image(tmp_path / "good.img", 200 * MIB), Image(tmp_path / "bad.img", 200 * MIB)
-    good.make()
-    bad.make()
-    images.mount(good, bad)
+    bad = two(images, tmp_path, 200 * MIB)[1]
     images.open()
     ledger = Ledger(evicts=True)
     with images.client() as client:
@@ -147,10 +153,7 @@ def lies_on(daemon: OnImages, chunks: list[Chunk], number: int) -> list[Chunk]:
 @needs_root
 def test_a_disk_that_dies_leaves_the_other_alone(images: OnImages, tmp_path: Path):
     """Reads, writes and syncs of the bad one, of segments and index, end with EIO from one moment on."""
-    good, bad = Image(tmp_path / "good.img", 400 * MIB), Image(tmp_path / "bad.img", 400 * MIB)
-    good.make()
-    bad.make()
-    images.mount(good, bad)
+    two(images, tmp_path, 400 * MIB)
     images.open()
     ledger = Ledger(evicts=True)
     with images.client() as client:
@@ -177,10 +180,7 @@ def test_a_disk_that_dies_leaves_the_other_alone(images: OnImages, tmp_path: Pat
 @needs_root
 def test_a_disk_whose_index_was_never_read_to_its_end(images: OnImages, tmp_path: Path):
     """Pages of the index that the drive no longer gives must not end the process: a mapping answers with SIGBUS."""
-    good, bad = Image(tmp_path / "good.img", 200 * MIB), Image(tmp_path / "bad.img", 200 * MIB)
-    good.make()
-    bad.make()
-    images.mount(good, bad)
+    bad = two(images, tmp_path, 200 * MIB)[1]
     images.open()
     ledger = Ledger(evicts=True)
     with images.client() as client:
@@ -199,10 +199,7 @@ def test_a_disk_whose_index_was_never_read_to_its_end(images: OnImages, tmp_path
 @needs_root
 def test_a_mount_that_is_gone(images: OnImages, tmp_path: Path):
     """Unmounted lazily: open files live on, names do not. Nothing may be written where the mount was."""
-    first, second = Image(tmp_path / "a.img", 200 * MIB), Image(tmp_path / "b.img", 200 * MIB)
-    first.make()
-    second.make()
-    images.mount(first, second)
+    two(images, tmp_path, 200 * MIB)
     images.open()
     ledger = Ledger(evicts=True)
     with images.client() as client:
@@ -280,10 +277,7 @@ def test_a_disk_that_dies_when_all_is_full(images: OnImages, tmp_path: Path):
     for place in images.sections["tiers"]["flash"]["mounts"]:
         place["capacity"] = "64MiB"
     images.write()
-    good, bad = Image(tmp_path / "good.img", 200 * MIB), Image(tmp_path / "bad.img", 200 * MIB)
-    good.make()
-    bad.make()
-    images.mount(good, bad)
+    two(images, tmp_path, 200 * MIB)
     images.open()
     ledger = Ledger(evicts=True)
     with images.client() as client:

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -135,5 +136,5 @@ def get(tier: Tier, key: bytes, scope: Scope = SCOPE) -> bytes | None:
     reading = tier.read(scope, key)
     if reading is None:
         return None
-    with reading:
+    with closing(reading):
         return b"".join(bytes(piece) for piece in reading.pieces())

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import obstore
@@ -105,7 +106,7 @@ def test_an_endpoint_that_hangs_costs_no_more_than_its_timeout(opener: Opener) -
         reading = tier.read(SCOPE, record.key)
         assert reading is not None
         assert time.monotonic() - start < 0.5
-        with reading, pytest.raises(ReadError, match=r"0.7 s|in time"):
+        with closing(reading), pytest.raises(ReadError, match=r"0.7 s|in time"):
             next(reading.pieces())
         assert time.monotonic() - start < 3
         answer = begin(tier, *chunk(3))

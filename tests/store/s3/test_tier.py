@@ -1,6 +1,7 @@
 """The object tier over a real cluster: what is stored, found, lost, wrong, full."""
 
 import threading
+from contextlib import closing
 from dataclasses import replace
 
 import obstore
@@ -38,7 +39,7 @@ def test_pieces_come_one_after_the_other(tier: S3Tier) -> None:
 
     assert reading is not None
     assert (reading.length, reading.tier) == (16 * MIB, "object")
-    with reading:
+    with closing(reading):
         sizes = [len(piece) for piece in reading.pieces()]
     assert sum(sizes) == 16 * MIB
     assert len(sizes) > 1
@@ -163,7 +164,7 @@ def test_readings_that_are_dropped_give_their_memory_back(opener: Opener) -> Non
     for _ in range(6):
         reading = tier.read(SCOPE, record.key)
         assert reading is not None
-        with reading:
+        with closing(reading):
             next(reading.pieces())
     tier.close()
 
@@ -177,7 +178,7 @@ def test_a_missing_object_is_a_miss(tier: S3Tier, opener: Opener) -> None:
 
     reading = tier.read(SCOPE, record.key)
     assert reading is not None
-    with reading, pytest.raises(ReadError):
+    with closing(reading), pytest.raises(ReadError):
         next(reading.pieces())
 
     assert tier.has(SCOPE, [record.key]) == [False]
@@ -195,7 +196,7 @@ def test_an_object_of_another_length_gives_no_byte(tier: S3Tier, opener: Opener,
 
     reading = tier.read(SCOPE, record.key)
     assert reading is not None
-    with reading, pytest.raises(ReadError):
+    with closing(reading), pytest.raises(ReadError):
         next(reading.pieces())
 
     assert tier.has(SCOPE, [record.key]) == [False]
@@ -214,7 +215,7 @@ def test_wrong_bytes_never_come_whole(tier: S3Tier, opener: Opener) -> None:
     came: list[int] = []
     reading = tier.read(SCOPE, record.key)
     assert reading is not None
-    with reading, pytest.raises(ReadError):
+    with closing(reading), pytest.raises(ReadError):
         came.extend(map(len, reading.pieces()))
 
     assert sum(came) < record.length
