@@ -10,24 +10,45 @@ ROOT = Path(__file__).resolve().parents[1]
 CONSOLE = ("click", "textual", "fastapi", "pydantic", "paramiko", "duckdb", "ansible_runner", "uvicorn")
 ROOMS = {
     "store": ("kvctl.store.main", "kvctl.store.build", "kvctl.store.s3"),
-    "connector": ("kvctl.connector.pool", "kvctl.connector.fingerprint", "kvctl.connector.engine"),
+    "connector": (
+        "kvctl.connector.pool",
+        "kvctl.connector.fingerprint",
+        "kvctl.connector.engine",
+        "kvctl.connector.tier_service",
+    ),
+    "gateway": ("kvctl.gateway.main", "kvctl.gateway.daemon"),
 }
+KINDS = ("store", "gateway")  # each with a lock and a daemon; engines take the store's lock
+DAEMONS = {"store": "kvstored", "gateway": "kvgated"}
+OTHERS = {"store": ("aiohttp",), "gateway": ("lmdb", "obstore", "xxhash")}
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory):
-    """A virtual environment with requirements-store.lock and the wheel alone, as a storage node gets it."""
-    place = tmp_path_factory.mktemp("bare")
+def wheel(tmp_path_factory):
+    place = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, timeout=300)
+    (made,) = place.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def bare(kind, wheel, tmp_path_factory):
+    """A virtual environment with a daemon's lock and the wheel alone, as a node gets it."""
+    place = tmp_path_factory.mktemp(kind)
     python = place / "venv" / "bin" / "python"
     steps = [
         [sys.executable, "-m", "venv", str(place / "venv")],
-        [str(python), "-m", "pip", "install", "-q", "--require-hashes", "-r", str(ROOT / "requirements-store.lock")],
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT)],
+        [str(python), "-m", "pip", "install", "-q", "--require-hashes", "-r", str(ROOT / f"requirements-{kind}.lock")],
+        [str(python), "-m", "pip", "install", "-q", "--no-deps", str(wheel)],
     ]
     for step in steps:
         subprocess.run(step, check=True, capture_output=True, timeout=300)
-    (wheel,) = place.glob("*.whl")
-    subprocess.run([str(python), "-m", "pip", "install", "-q", "--no-deps", str(wheel)], check=True, timeout=120)
     return python
 
 
@@ -43,10 +64,15 @@ def test_nothing_of_the_console_is_there(bare, name):
     assert run(bare, "-c", code).strip() == "None"
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_is_complete_without_the_console(bare, room):
-    run(bare, "-c", f"import {', '.join(ROOMS[room])}")
+def test_nothing_of_the_other_daemon_is_there(bare, kind):
+    code = f"import importlib.util; print([n for n in {OTHERS[kind]!r} if importlib.util.find_spec(n)])"
+    assert run(bare, "-c", code).strip() == "[]"
 
 
-def test_the_daemon_starts_from_it(bare):
-    assert "--config" in run(bare.with_name("kvstored"), "--help")
+def test_its_rooms_are_complete_without_the_console(bare, kind):
+    for room in {"store": ("store", "connector"), "gateway": ("gateway",)}[kind]:
+        run(bare, "-c", f"import {', '.join(ROOMS[room])}")
+
+
+def test_the_daemon_starts_from_it(bare, kind):
+    assert "--config" in run(bare.with_name(DAEMONS[kind]), "--help")

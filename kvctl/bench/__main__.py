@@ -4,9 +4,13 @@ import sys
 
 import click
 
+from kvctl.bench.catalogue import command as catalogue
 from kvctl.bench.fleet import command as fleet
+from kvctl.bench.gateway import command as gateway
+from kvctl.bench.ledger import command as ledger
 from kvctl.bench.pool import command as pool
 from kvctl.bench.store.command import command as store
+from kvctl.bench.ttft import command as ttft
 from kvctl.types.errors import ExitCode, KvctlError
 
 
@@ -15,9 +19,13 @@ def command() -> None:
     """Benchmarks of kvctl against other tools, on hosts and servers that they start themselves. Need Linux."""
 
 
+command.add_command(catalogue)
 command.add_command(fleet)
+command.add_command(gateway)
+command.add_command(ledger)
 command.add_command(pool)
 command.add_command(store)
+command.add_command(ttft)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,7 +1,9 @@
 """kvctl lab: test hosts on this machine, with simulated hardware and planted faults."""
 
 import dataclasses
+import json
 import os
+from typing import Any
 
 import click
 
@@ -116,3 +118,88 @@ def faults(output: str) -> None:
         {"fault": f.name, "check": f.check or "-", "roles": ",".join(f.roles), "what": f.text} for f in FAULTS.values()
     ]
     emit({"schema": "kvctl.lab.faults/1", "faults": rows}, rows, ("fault", "check", "roles", "what"), output)
+
+
+CONNECTOR = "lab-connector"
+
+
+@command.command()
+@click.option("--tenant", required=True, help="Who writes.")
+@click.option("--domain", default="user", show_default=True, help="In which trust domain.")
+@click.option("--user", "users", multiple=True, default=("alice", "bob"), show_default=True, help="Its users.")
+@click.option("--chunks", type=click.IntRange(1, 10_000), default=8, show_default=True, help="Of each conversation.")
+@click.option(
+    "--size", type=click.IntRange(4096, 16 << 20), default=256 << 10, show_default=True, help="Of a chunk, bytes."
+)
+@click.option("--controller", default="https://localhost:8443", show_default=True, help="Where kvctld gives leases.")
+def traffic(tenant: str, domain: str, users: tuple[str, ...], chunks: int, size: int, controller: str) -> None:
+    """Write sealed chunks of made-up conversations as TENANT's engines would, and read them back.
+
+    Real keys, seals, capabilities and protocol; the conversations are random bytes.
+    """
+    from kvctl.client.choose import site_settings
+    from kvctl.client.traffic import traffic as write
+    from kvctl.fleet.lab import layout
+
+    lab = layout.from_environment()
+    found = write(
+        site_settings(*site()), lab, lab.directory / CONNECTOR, controller, tenant, domain, users, chunks, size
+    )
+    kept = ", ".join(f"{count} {status}" for status, count in sorted(found["put"].items()))
+    back = ", ".join(f"{count} {status}" for status, count in sorted(found["get"].items()))
+    note(f"{tenant}: {found['bytes'] / (1 << 20):.1f} MiB sealed and sent: {kept}; read back: {back}")
+
+
+@command.command()
+def connector() -> None:
+    """Make the keys with which `kvctl lab traffic` is a connector, before kvctld starts and stores are deployed."""
+    from kvctl.client.choose import site_settings
+    from kvctl.client.traffic import connector as enrol
+    from kvctl.fleet.lab import layout
+
+    made = enrol(site_settings(*site()), CONNECTOR, layout.from_environment().directory / CONNECTOR)
+    note(f"connector {made['name']}: {made['public'][:16]}…, files in {made['directory']}")
+
+
+def site() -> tuple[Any, Any]:
+    """The inventory and the state directory of the running command."""
+    from kvctl.cli.settings import resolve_settings
+
+    settings = resolve_settings()
+    return settings.inventory.value, settings.state_dir.value
+
+
+@command.command()
+@click.option("--tenant", help="Whose context it is.")
+@click.option("--key-file", type=click.File("r"), help="A file with an API key of that tenant; - for stdin.")
+@click.option(
+    "--tokens", type=click.IntRange(512, 14_000), default=8192, show_default=True, help="Length of the context."
+)
+@click.option("--controller", default="https://localhost:8443", show_default=True, help="Where kvctld gives leases.")
+@click.option("--stop", "ending", is_flag=True, help="End the engine and the gateway instead.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def serve(tenant: str | None, key_file: Any, tokens: int, controller: str, ending: bool, output: str) -> int:
+    """Start a real engine and gateway over the lab's stores, and show a context computed and then restored.
+
+    vLLM on CPU with a tiny model of random weights: the path is the real one, what the model says means nothing.
+    Between the two requests the engine's own caches are emptied. Both processes go on serving until --stop.
+
+    Exits 1 when nothing was restored, or when the two outputs differ.
+    """
+    from kvctl.client import serving
+    from kvctl.client.choose import site_settings
+    from kvctl.fleet.lab import layout
+    from kvctl.types.errors import UsageError
+
+    lab = layout.from_environment()
+    if ending:
+        note("Engine and gateway are gone." if serving.stop(lab) else "Nothing was serving.")
+        return 0
+    if not tenant or key_file is None:
+        raise UsageError("KV-LAB-059", "--tenant and --key-file are needed", fix="kvctl key create TENANT > FILE")
+    note("starting vLLM on CPU and the gateway (a minute)")
+    files = serving.serve(site_settings(*site()), lab, lab.directory / CONNECTOR, controller, tenant)
+    shown = serving.demonstrate(files, key_file.read().strip(), tokens)
+    click.echo(json.dumps(shown.document()) if output == "json" else "\n".join(shown.lines()))
+    note(f"The gateway serves on unix:{files.gateway}; kvctl lab serve --stop ends it.")
+    return 0 if shown.identical and shown.restored_cached and shown.restored_bytes else 1

@@ -23,6 +23,18 @@ def inventory_option(function: F) -> F:
     )
 
 
+def controller_option(function: F) -> F:
+    for option in (
+        click.option(
+            "-c", "--controller", metavar="ENDPOINT",
+            help="unix:/PATH, https://HOST:PORT, or direct. [default: a kvctld that runs here, or this process]",
+        ),
+        click.option("--as", "account", metavar="NAME", help="Be this local account; asks for its password."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
 def output_option(*formats: str) -> Callable[[F], F]:
     return click.option(
         "-o",

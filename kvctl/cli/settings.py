@@ -40,6 +40,8 @@ class Settings:
     concurrency: Setting[int]  # nodes at once
     timeout: Setting[float]  # seconds for one node
     ssh: Setting[str]  # auto: as the inventory's access.transport says
+    controller: Setting[str | None]  # None: a kvctld that runs on this state, or this process
+    controller_ca: Setting[Path | None]  # None: the CA in the state directory, or the system's
 
     def items(self) -> Iterator[tuple[str, Setting[Any]]]:
         for name in KEYS:
@@ -102,6 +104,12 @@ def _path(value: Any) -> str:
     return text
 
 
+def _endpoint(value: Any) -> str:
+    if not isinstance(value, str) or not (value == "direct" or value.startswith(("unix:/", "https://"))):
+        raise ValueError
+    return value
+
+
 KEYS: dict[str, Key] = {
     "inventory": Key(_path, "a path", is_path=True),
     "state_dir": Key(_path, "a path", is_path=True),
@@ -110,6 +118,8 @@ KEYS: dict[str, Key] = {
     "concurrency": Key(_whole, "a whole number 1 to 512", 32),
     "timeout": Key(_seconds, "seconds, above 0 and at most 86400", 60.0),
     "ssh": _choice("auto", "paramiko", "system"),
+    "controller": Key(_endpoint, "unix:/PATH, https://HOST:PORT or direct"),
+    "controller_ca": Key(_path, "a path", is_path=True),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kvctl.cli.options import output_option
+from kvctl.cli.options import inventory_option, output_option
 from kvctl.cli.output import emit, note, table
 from kvctl.types.chunks import TierName
 from kvctl.types.errors import ExitCode, UsageError
@@ -49,6 +49,7 @@ def command() -> None:
       kvctl store ls --tenant acme --limit 20
       kvctl store scrub --tier flash
       kvctl store drain --yes
+      kvctl store sync
     """
 
 
@@ -127,6 +128,31 @@ def resume(**address: Any) -> None:
     """Serve again after a drain."""
     stores(**address).resume()
     note("serving")
+
+
+@command.command("sync")
+@click.argument("store", required=False)
+@click.option("--dry-run", "--check", "dry_run", is_flag=True, help="Show which stores would be read.")
+@inventory_option
+@output_option()
+def sync(store: str | None, dry_run: bool, inventory: str | None, fmt: str | None) -> int:
+    """Bring the controller's catalogue up to a store, or all of them. Exit code 5 when one was not read."""
+    from kvctl.cli.governance import connect_controller, show
+    from kvctl.types.requests import StoreNamed
+
+    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    document = client.call("store.sync", StoreNamed(store, dry_run=dry_run))
+    rows = [_synced(one) for one in document["stores"]]
+    rows += [one | {"state": "would be read"} for one in document.get("would", [])]
+    show(document, rows, ("store", "state", "put", "removed", "gap", "why"), form, "no stores are configured")
+    return int(ExitCode.PARTIAL if any(one["state"] != "ok" for one in document["stores"]) else ExitCode.OK)
+
+
+def _synced(one: dict[str, Any]) -> dict[str, Any]:
+    taken, read = one.get("taken", {}), one.get("read")
+    put = read["untracked"] if read else taken.get("put")
+    gone = read["missing"] if read else taken.get("removed")
+    return {"put": put, "removed": gone, "gap": one.get("gap"), "why": "", **one}
 
 
 def _tier_row(tier: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kvctl.controller.access import HostKeys
+    from kvctl.controller.deploy import Wanted
     from kvctl.controller.site import Site
     from kvctl.fleet.remote.bootstrap import Bootstrapped
     from kvctl.types.plans import Plan
@@ -113,6 +114,24 @@ class Direct:
         from kvctl.controller.provision import provision
 
         return provision(self.site, plan, converge=converge, on_event=on_event, **options)
+
+    def kind(self, node: str) -> str:
+        """gpu or storage: what the node's role is for."""
+        return str(self.site.inventory.role_of(self.site.select((node,))[0]).kind)
+
+    def deployment(self, nodes: tuple[str, ...], wheels: Path | None) -> tuple[list[Wanted], dict[str, str]]:
+        """What a deployment of kvstored would put on these nodes, and why it cannot on others."""
+        from kvctl.controller.deploy import storage_nodes, wanted
+
+        return wanted(self.site, storage_nodes(self.site, nodes), wheels)
+
+    def deploy(
+        self, nodes: list[Wanted], on_event: Callable[[dict[str, Any]], None], say: Callable[[str], None]
+    ) -> dict[str, Any]:
+        """Deploy kvstored; the runs and what each store answered."""
+        from kvctl.controller.deploy import deploy_storage
+
+        return deploy_storage(self.site, nodes, on_event=on_event, say=say)
 
     def runs(self, limit: int = 50) -> tuple[dict[str, Any], ...]:
         from kvctl.controller.runs import newest

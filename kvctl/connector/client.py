@@ -66,6 +66,7 @@ class StoreClient:
     def restart(self) -> None:
         """Begin anew with no connection, thread or count: what a child process does after fork."""
         self.counters = Counters()
+        self._takes_lineage = True
         self._sealers: dict[Scope, tuple[RootKey, Sealer]] = {}
         self._scratch = ScratchPool()
         self._sessions = Sessions(self._addresses, self._open, self._connections, self._connect_timeout, self.counters)
@@ -152,6 +153,25 @@ class StoreClient:
         until = self._until(deadline)
         with self._session(lease, until) as (connection, slot):
             return sum(connection.touch(slot, part, until) for part in parts(keys, connection.max_keys))
+
+    def lineage(
+        self, lease: KeyLease, subject: bytes, keys: Sequence[bytes], deadline: float | None = None
+    ) -> int | None:
+        """Note durably that a subject used chunks that were stored for another, so that its erasure reaches them.
+
+        How many of them the store has; None: this store is of an older version and notes nothing. It is asked once.
+        """
+        if not self._takes_lineage:
+            return None
+        until = self._until(deadline)
+        try:
+            with self._session(lease, until) as (connection, slot):
+                return sum(connection.lineage(slot, subject, part, until) for part in parts(keys, connection.max_keys))
+        except StoreRefused as refused:
+            if refused.refusal is not Refusal.MALFORMED:
+                raise
+            self._takes_lineage = False
+            return None
 
     def stat(self, lease: KeyLease, deadline: float | None = None) -> dict[str, Any]:
         """What the store says about the lease's scope."""

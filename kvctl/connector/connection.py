@@ -131,6 +131,14 @@ class Connection:
         with self._asking(Type.TOUCH, slot, [wire.pack_keys(Type.TOUCH, keys)], deadline) as request:
             return int(wire.NUMBER.unpack(self._answer(Type.TOUCHED, request, deadline))[0])
 
+    def lineage(self, slot: int, subject: bytes, keys: Sequence[bytes], deadline: float) -> int:
+        """Say that a subject used chunks that were stored for another; how many of them the store has.
+
+        An older store does not know this frame: it refuses with MALFORMED and closes.
+        """
+        with self._asking(Type.LINEAGE, slot, [wire.pack_lineage(subject, keys)], deadline) as request:
+            return int(wire.NUMBER.unpack(self._answer(Type.TOUCHED, request, deadline))[0])
+
     def stat(self, slot: int, deadline: float) -> dict[str, Any]:
         """What the store says about the slot's scope."""
         with self._asking(Type.STAT, slot, [], deadline) as request:

@@ -12,8 +12,8 @@ MAX_BYTES = 64 << 10
 OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-def read_secret(path: Path) -> bytes:
-    """The bytes of a secret file of this user.
+def read_secret(path: Path, most: int = MAX_BYTES) -> bytes:
+    """The bytes of a secret file of this user, `most` at most.
 
     UsageError KV-CONN-010 when it cannot be read, RefusedError KV-CONN-011 when others could have read or written it.
     """
@@ -26,11 +26,12 @@ def read_secret(path: Path) -> bytes:
         raise _unreadable(path, error.strerror or str(error)) from error
     try:
         _judge(path, os.fstat(descriptor))
-        data = os.read(descriptor, MAX_BYTES + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(most + 1)
     finally:
         os.close(descriptor)
-    if len(data) > MAX_BYTES:
-        raise _unreadable(path, f"it has more than {MAX_BYTES} bytes")
+    if len(data) > most:
+        raise _unreadable(path, f"it has more than {most} bytes")
     return data
 
 

@@ -10,13 +10,13 @@ from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
-from kvctl.types.chunks import KEY_BYTES, MODEL_BYTES, SUBJECT_BYTES, Ack, Kind, Meta
+from kvctl.types.chunks import KEY_BYTES, MODEL_BYTES, NO_SUBJECT, SUBJECT_BYTES, Ack, Kind, Meta
 
 MAGIC = b"kv"
 VERSION = 1
 HEADER = Struct("<2sBBHHIQ")  # magic, version, type, slot, flags (0), request, length of the body
 MAX_CHUNK = 64 << 20  # sealed bytes of one chunk
-MAX_KEYS = 4096  # of one HAS, GET or TOUCH
+MAX_KEYS = 4096  # of one HAS, GET, TOUCH or LINEAGE
 MAX_SLOTS = 1024  # capabilities of one session
 MAX_CONTROL = 16 << 10  # body of every frame that carries neither keys nor a chunk
 NONCE_BYTES = 32
@@ -47,6 +47,7 @@ class Type(IntEnum):
     TOUCHED = 17  # s
     STAT = 18  # c
     STATS = 19  # s: JSON, of the slot's scope
+    LINEAGE = 20  # c: a subject used these chunks as well; answered TOUCHED. A store that does not know it closes
     ERROR = 31  # s: this request failed; with request 0, or flag FATAL, the session ends
 
 
@@ -114,7 +115,7 @@ def pack(kind: Type, length: int, *, slot: int = 0, flags: int = 0, request: int
 
 
 # What a frame's body may be long; HELLO and its kin have one length, the others a range.
-KEYED_HEAD = {Type.HAS: 4, Type.GET: 4, Type.TOUCH: 0}
+KEYED_HEAD = {Type.HAS: 4, Type.GET: 4, Type.TOUCH: 0, Type.LINEAGE: SUBJECT_BYTES}
 # With a frame's header these are 128 and 64 bytes: the kernel then copies what follows on aligned addresses, which
 # takes a sixth less of a sender's time than behind 28 bytes. Padding is sent as zero and not read.
 # key, ack, kind, 0, position, cost, expiry, subject, model; the sealed bytes follow
@@ -135,6 +136,7 @@ LIMITS: dict[Type, tuple[int, int]] = {
     Type.PUT_DONE: (4, 4),
     Type.TOUCH: (KEY_BYTES, MAX_KEYS * KEY_BYTES),
     Type.TOUCHED: (4, 4),
+    Type.LINEAGE: (SUBJECT_BYTES + KEY_BYTES, SUBJECT_BYTES + MAX_KEYS * KEY_BYTES),
     Type.STAT: (0, 0),
     Type.STATS: (2, MAX_CONTROL),
     Type.ERROR: (2, MAX_CONTROL),
@@ -192,14 +194,24 @@ def proof_text(label: bytes, store: bytes, store_nonce: bytes, connector: bytes,
 
 def pack_keys(kind: Type, keys: Sequence[bytes], number: int = 0) -> bytes:
     """Body of HAS (number: lease, ms), GET (number: deadline, ms; 0: none) or TOUCH. ValueError for what is no key."""
+    return number.to_bytes(KEYED_HEAD[kind], "little") + _joined(keys)
+
+
+def pack_lineage(subject: bytes, keys: Sequence[bytes]) -> bytes:
+    """Body of LINEAGE. ValueError for what is no subject or no key."""
+    if len(subject) != SUBJECT_BYTES or subject == NO_SUBJECT:
+        raise ValueError(f"a subject is {SUBJECT_BYTES} bytes, not all of them zero")
+    return subject + _joined(keys)
+
+
+def _joined(keys: Sequence[bytes]) -> bytes:
     if any(len(key) != KEY_BYTES for key in keys):
         raise ValueError(f"a key is {KEY_BYTES} bytes")
-    head = number.to_bytes(4, "little") if KEYED_HEAD[kind] else b""
-    return head + b"".join(keys)
+    return b"".join(keys)
 
 
 def unpack_keys(kind: Type, body: bytes | bytearray | memoryview) -> tuple[int, list[bytes]]:
-    """(lease or deadline in ms, keys) of a HAS, GET or TOUCH."""
+    """(lease or deadline in ms, keys) of a HAS, GET or TOUCH; of a LINEAGE, its subject as a number and the keys."""
     skip = KEYED_HEAD[kind]
     whole, rest = divmod(len(body) - skip, KEY_BYTES)
     if rest or not whole:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from kvctl.controller.settings import StoreSettings
+from kvctl.fleet.remote.dial import in_namespace
 from kvctl.types.errors import ExitCode, KvctlError, LockedError, RefusedError, UnreachableError, UsageError
 
 CONNECT = 10.0  # seconds
@@ -28,6 +30,15 @@ class StoreAddress:
     certificate: Path | None = None
     key: Path | None = None
     ca: Path | None = None
+    netns: str = ""  # the network namespace that the store is in, when it is not this process's
+
+    @classmethod
+    def of(cls, settings: StoreSettings) -> "StoreAddress":
+        """Where the controller's settings say that a store is."""
+        certificate, key, ca = (
+            Path(name) if name else None for name in (settings.certificate, settings.key, settings.ca)
+        )
+        return cls(settings.admin, certificate, key, ca, settings.netns)
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -40,6 +51,21 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.settimeout(CONNECT)
         self.sock.connect(self._path)
         self.sock.settimeout(self.timeout)
+
+
+class TlsConnection(http.client.HTTPSConnection):
+    def __init__(self, host: str, port: int, timeout: float, context: ssl.SSLContext, netns: str) -> None:
+        super().__init__(host, port, timeout=timeout, context=context)
+        self._tls = context
+        self._netns = netns
+
+    def connect(self) -> None:
+        plain = in_namespace(self._netns, self._dial) if self._netns else self._dial()
+        plain.settimeout(self.timeout)
+        self.sock = self._tls.wrap_socket(plain, server_hostname=self.host)
+
+    def _dial(self) -> socket.socket:
+        return socket.create_connection((self.host, self.port), CONNECT)
 
 
 def ask(
@@ -81,7 +107,7 @@ def _connection(address: StoreAddress, timeout: float) -> http.client.HTTPConnec
         context.load_cert_chain(address.certificate, address.key)
     except OSError as error:
         raise UsageError("KV-STORE-032", "the client certificate cannot be used", why=str(error)) from error
-    return http.client.HTTPSConnection(url.hostname, url.port or 443, timeout=timeout, context=context)
+    return TlsConnection(url.hostname, url.port or 443, timeout, context, address.netns)
 
 
 def _answer(address: StoreAddress, status: int, data: bytes) -> dict[str, Any]:

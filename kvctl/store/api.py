@@ -6,6 +6,7 @@ bytes (xxh3-128) tells whether they are what was written.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol, Self
 
 from kvctl.connector.wire import PutStatus
@@ -109,6 +110,44 @@ class PlaceStat:
 Done = Callable[[PutStatus], None]
 
 
+class Why(StrEnum):
+    """Why a chunk left a tier."""
+
+    EVICTED = "evicted"
+    EXPIRED = "expired"
+    ERASED = "erased"
+    REMOVED = "removed"  # by its name, for another reason than erasure
+    MOVED = "moved"  # another tier has it
+    QUARANTINED = "quarantined"  # its bytes are not what was written
+    LOST = "lost"  # the medium failed, or never took it
+
+
+@dataclass(slots=True)
+class Removal:
+    """Why chunks are to go, for a tier; afterwards also which went and which a hold kept."""
+
+    why: Why
+    told: bool = True  # each is a delta; False: the caller tells of all at once
+    release: bool = False  # held ones go as well: another tier has them for certain
+    gone: list[tuple[Scope, Record]] = field(default_factory=list)
+    held: set[tuple[Scope, bytes]] = field(default_factory=set)
+
+
+class State(StrEnum):
+    """What a tier has of a chunk, readable or not."""
+
+    LIVE = "live"
+    EXPIRED = "expired"  # answers MISS; the next sweep removes it
+    QUARANTINED = "quarantined"
+    DELETING = "deleting"  # forgotten; its object is still to be deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    record: Record
+    state: State
+
+
 class Tier(Protocol):
     """One medium's chunks: segments on mounts, or objects in a bucket."""
 
@@ -119,6 +158,12 @@ class Tier(Protocol):
         """Which chunks can be read, pending writes included; expired ones cannot."""
 
     def record(self, scope: Scope, key: bytes) -> Record | None: ...
+
+    def found(self, scope: Scope, key: bytes) -> Found | None:
+        """A chunk whether it can be read or not; None: nothing of it is here. Raises KvctlError when that is not known.
+
+        Places that could not be opened are not asked: `stat` shows them as failed.
+        """
 
     def read(self, scope: Scope, key: bytes) -> Reading | None:
         """Start reading; None when it is not here. Does not wait for the medium."""
@@ -137,21 +182,24 @@ class Tier(Protocol):
         """Every chunk, the one least recently asked for first."""
 
     def expire(self, limit: int) -> list[tuple[Scope, Record]]:
-        """Remove chunks whose end has come, about `limit` at most; which they were."""
+        """Remove chunks whose end has come, about `limit` at most; which they were. Held ones stay, and answer MISS."""
 
-    def remove(self, scope: Scope, keys: Sequence[bytes]) -> int:
-        """Forget chunks and give their space back (punched, for segments); how many there were."""
+    def remove(self, scope: Scope, keys: Sequence[bytes], removal: Removal | None = None) -> int:
+        """Forget chunks and give their space back (punched, for segments); how many went. Held ones stay."""
+
+    def erase_keys(self, scope: Scope, keys: Sequence[bytes], removal: Removal | None = None) -> int:
+        """Remove chunks so that neither bytes nor index values remain in files; how many went. Held ones stay."""
 
     def walk(self, scope: Scope | None = None, after: bytes = b"") -> Iterator[tuple[Scope, Record]]:
         """Every chunk, or one scope's in key order behind `after`."""
 
     def scopes(self) -> dict[Scope, Usage]: ...
 
-    def erase_subject(self, scope: Scope, subject: bytes) -> int:
-        """Remove every chunk of a subject from files and index, so that neither bytes nor index values remain."""
+    def erase_subject(self, scope: Scope, subject: bytes, removal: Removal | None = None) -> int:
+        """As `erase_keys`, of every chunk of a subject."""
 
-    def erase_scope(self, scope: Scope) -> int:
-        """Remove everything of a scope. Its key is destroyed elsewhere: this frees the space."""
+    def erase_scope(self, scope: Scope, removal: Removal | None = None) -> int:
+        """As `erase_keys`, of everything of a scope. Its key is destroyed elsewhere: this frees the space."""
 
     def scrub(self, stop: Callable[[], bool]) -> Scrubbed:
         """Read every chunk and compare its checksum; a wrong one is quarantined."""

@@ -3,87 +3,37 @@
 import os
 import re
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta as Rule
-from msgspec import Struct
 
 from kvctl.connector.secretfile import read_secret
 from kvctl.connector.wire import MAX_CHUNK, MAX_KEYS
+from kvctl.daemon.document import Document, Path, read
+from kvctl.daemon.fields import (
+    ANY_KEY,
+    Count,
+    Endpoint,
+    FileName,
+    Name,
+    PublicKey,
+    Seconds,
+    Share,
+    Size,
+    Strict,
+    custom,
+    field_name,
+    place,
+    unknown_field,
+)
 from kvctl.sizing.policies import POLICIES
-from kvctl.store.document import Document, Path, read
 from kvctl.types.errors import UsageError
 
-SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGTP]i?B|B|)")
-SCALE = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
 PAGE = 4096
 # What a running daemon cannot change: its sockets are open and its tiers hold locks.
 NEEDS_RESTART = ("schema", "node", "listen", "admin", "identity", "ram", "tiers", "state")
-
-
-class Size(int):
-    """Bytes. Written 8GiB, 3.5TiB, 500GB (powers of 1000) or as a plain number."""
-
-    @classmethod
-    def parse(cls, text: str) -> "Size":
-        match = SIZE.fullmatch(text)
-        if match is None:
-            raise ValueError(f"{text[:40]!r} is not a size such as 8GiB, 500GB or 1048576")
-        base = 1024 if "i" in match[2] else 1000
-        value = Decimal(match[1]) * base ** SCALE[match[2][:1]]
-        if value != int(value):
-            raise ValueError(f"{text} is not a whole number of bytes")
-        return cls(int(value))
-
-
-class PublicKey(bytes):
-    """An Ed25519 public key, 32 bytes; written as 64 hexadecimal digits."""
-
-    @classmethod
-    def parse(cls, text: str) -> "PublicKey":
-        if HEX_KEY.fullmatch(text) is None:
-            raise ValueError("a public key is 64 hexadecimal digits")
-        return cls(bytes.fromhex(text))
-
-
-class Endpoint(str):
-    """`tcp:ADDRESS:PORT` (an IPv6 address in brackets) or `unix:/PATH`."""
-
-    @classmethod
-    def parse(cls, text: str) -> "Endpoint":
-        kind, _, rest = text.partition(":")
-        if kind == "unix" and rest.startswith("/") and len(os.fsencode(rest)) < 108:
-            return cls(text)
-        host, _, port = rest.rpartition(":")
-        if kind == "tcp" and host.strip("[]") and port.isascii() and port.isdigit() and int(port) < 65536:
-            return cls(text)
-        raise ValueError(f"{text[:80]!r} is neither tcp:ADDRESS:PORT nor unix:/PATH (107 bytes at most)")
-
-    @property
-    def path(self) -> str | None:
-        """The socket's path; None for TCP."""
-        return self[5:] if self.startswith("unix:") else None
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """(host, port) of a TCP endpoint."""
-        host, _, port = self[4:].rpartition(":")
-        return host.strip("[]"), int(port)
-
-
-Name = Annotated[str, Rule(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-FileName = Annotated[str, Rule(pattern="^/", max_length=4096)]
-Count = Annotated[int, Rule(ge=1, le=1 << 20)]
-Seconds = Annotated[float, Rule(gt=0, le=3600)]
-Share = Annotated[float, Rule(gt=0, le=1)]
-
-
-class Strict(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every mapping of the file: immutable, and a key it does not know is an error."""
 
 
 class Mount(Strict, frozen=True):
@@ -149,6 +99,7 @@ class Limits(Strict, frozen=True):
     put_rate: Size = Size(1 << 20)  # least bytes a second of a PUT's body, beyond frame_seconds
     chunk: Size = Size(MAX_CHUNK)
     request_keys: Annotated[int, Rule(ge=1, le=MAX_KEYS)] = MAX_KEYS
+    deltas: Count = 200_000  # changes of the catalogue that are kept for the controller; about 300 bytes each
 
 
 class Config(Strict, frozen=True):
@@ -165,13 +116,12 @@ class Config(Strict, frozen=True):
     tiers: Tiers
     state: FileName = "/var/lib/kvctl/store"  # directory for the index of each bucket tier and the journal of moves
     policy: Policy = Policy()
-    quotas: dict[str, Size] = {}
+    quotas: dict[str, Size] = msgspec.field(default_factory=dict)
     default_quota: Size | None = None
     limits: Limits = Limits()
     revoked: FileName | None = None  # capability ids, one of 32 hexadecimal digits a line
 
 
-CUSTOM: tuple[type[Size] | type[PublicKey] | type[Endpoint], ...] = (Size, PublicKey, Endpoint)
 NAMED = {"connectors": PublicKey, "controllers": PublicKey, "quotas": Size}  # mappings whose keys are the user's
 
 
@@ -195,20 +145,12 @@ def load(path: FilePath) -> Config:
 def parse(raw: bytes, name: str) -> Config:
     document = read(raw, name)
     try:
-        config = msgspec.convert(document.data, Config, strict=False, dec_hook=_custom)
+        config = msgspec.convert(document.data, Config, strict=False, dec_hook=custom)
     except msgspec.ValidationError as bad:
         raise _explain(document, str(bad)) from bad
     for path, why in _broken_rules(config):
         raise _wrong(document, path, why)
     return config
-
-
-def _custom(kind: type[Any], value: Any) -> Any:
-    if kind not in CUSTOM:
-        raise NotImplementedError(kind)
-    if not isinstance(value, str):
-        raise ValueError(f"Expected a text, got {'nothing' if value is None else 'a list or a mapping'}")
-    return kind.parse(value)
 
 
 def _wrong(document: Document, path: Path, why: str) -> UsageError:
@@ -218,12 +160,11 @@ def _wrong(document: Document, path: Path, why: str) -> UsageError:
 
 def _explain(document: Document, text: str) -> UsageError:
     """msgspec's sentence, with the field's name and line."""
-    why, _, place = text.partition(" - at `$")
-    path = tuple(_parts(place.rstrip("`")))
-    if "..." in path:
+    path, why = place(text)
+    if ANY_KEY in path:
         path, why = _culprit(document, path[0], why)
-    if unknown := re.match(r"Object contains unknown field `(.*)`", why):
-        path = (*path, unknown[1])
+    if (unknown := unknown_field(why)) is not None:
+        path = (*path, unknown)
         where = document.where(path)
         return UsageError(
             "KV-STORE-005",
@@ -236,18 +177,12 @@ def _explain(document: Document, text: str) -> UsageError:
     return _wrong(document, path, why)
 
 
-def _parts(text: str) -> Iterator[str | int]:
-    """`.tiers.flash.mounts[0].path` -> its steps; msgspec writes [...] for a key that the user chose."""
-    for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]+)\]", text):
-        yield int(index) if index.isdigit() else name or index
-
-
 def _culprit(document: Document, name: str | int, why: str) -> tuple[Path, str]:
     """Which entry of a mapping the user named is wrong."""
     kind = NAMED[str(name)]
     for key, value in document.data[name].items():
         try:
-            msgspec.convert({key: value}, dict[str, kind], strict=False, dec_hook=_custom)  # type: ignore[valid-type]
+            msgspec.convert({key: value}, dict[str, kind], strict=False, dec_hook=custom)  # type: ignore[valid-type]
         except msgspec.ValidationError as bad:
             return (name, key), str(bad).partition(" - at ")[0]
     return (name,), why
@@ -318,9 +253,3 @@ def restart_needed(old: Config, new: Config) -> list[str]:
     """Sections that differ and that a running daemon cannot change."""
     changed = [name for name in NEEDS_RESTART if getattr(old, name) != getattr(new, name)]
     return changed + (["policy.eviction"] if old.policy.eviction != new.policy.eviction else [])
-
-
-def field_name(path: Path) -> str:
-    """tiers.flash.mounts[0].path"""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")

@@ -24,3 +24,19 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Put a file in place so that a crash leaves the old one or the new one, and the new one once this returns.
+
+    Makes its directory (mode 0700). Raises OSError.
+    """
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = file.with_name(f"{file.name}.new")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as target:
+        target.write(data)
+        target.flush()
+        os.fsync(target.fileno())
+    draft.rename(file)
+    sync(file.parent)

@@ -144,3 +144,23 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+
+def taken(path: Path) -> set[tuple[Scope, bytes]]:
+    """The chunks that a move has carried over for good, by its journal. UsageError KV-STORE-322 without one."""
+    begun: dict[int, tuple[Scope, bytes]] = {}
+    done: set[tuple[Scope, bytes]] = set()
+    try:
+        with path.open("rb") as file:
+            for line in map(json.loads, (text for text in file if text.endswith(b"\n"))):
+                if line.get("step") == "begin":
+                    scope = Scope(line["tenant"], line["domain"], bytes.fromhex(line["epoch"]))
+                    begun[line["n"]] = (scope, bytes.fromhex(line["key"]))
+                elif line.get("step") == "removed":
+                    done.add(begun[line["n"]])
+    except (OSError, ValueError, KeyError, TypeError) as bad:
+        raise UsageError(
+            "KV-STORE-322", "this is not the journal of a move", where=str(path), why=str(bad),
+            fix="name a move that this store has carried out",
+        ) from bad  # fmt: skip
+    return done

@@ -8,32 +8,26 @@ import errno
 import os
 import selectors
 import socket
-import stat
-import struct
 import threading
 import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
 
 from kvctl.connector import wire
 from kvctl.connector.keys import verify
 from kvctl.connector.wire import Frame, Refusal, Type, WireError
-from kvctl.store.config import Endpoint
+from kvctl.daemon.sockets import peer_uid
 from kvctl.store.peer import TCP_OPTIONS, Peer
 from kvctl.store.service import Service
 from kvctl.store.session import Session, error_frame
-from kvctl.types.errors import KvctlError
 
-BACKLOG = 512
 BATCH = 64  # connections taken before others get their turn
 PAUSE = 1.0  # seconds without accepting when descriptors or memory are used up
 NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 UNREAD = 64 << 10
 HEAD = wire.HEADER.size
 LONGEST = HEAD + wire.LIMITS[Type.HELLO][1]
-SOCKET_MODE = 0o660
 
 
 class HalfOpen:
@@ -278,70 +272,3 @@ def _send(sock: socket.socket, frame: bytes) -> None:
     """A small frame to a peer that has been sent next to nothing: its buffer has room, or it is no honest one."""
     if sock.send(frame) != len(frame):
         raise OSError(errno.ENOBUFS, "the peer's socket takes no bytes")
-
-
-def peer_uid(sock: socket.socket) -> int:
-    """User id of the process at the other end of a unix socket (unix(7), SO_PEERCRED)."""
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(uid)
-
-
-def open_endpoints(endpoints: Sequence[Endpoint]) -> list[socket.socket]:
-    """Listening, non-blocking sockets; none stays open when one fails. KvctlError KV-STORE-010."""
-    opened: list[socket.socket] = []
-    try:
-        for endpoint in endpoints:
-            opened += [open_unix(endpoint.path)] if endpoint.path else [open_tcp(*endpoint.address)]
-    except BaseException:
-        for sock in opened:
-            sock.close()
-        raise
-    return opened
-
-
-def open_tcp(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-        sock.listen(BACKLOG)
-    except OSError as bad:
-        sock.close()
-        raise _not_bound(f"tcp:{host}:{port}", bad.strerror or str(bad)) from bad
-    sock.setblocking(False)
-    return sock
-
-
-def open_unix(path: str) -> socket.socket:
-    """A socket of mode 0660. One that a dead process left behind is replaced; one in use is not."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _clear(path)
-        sock.bind(path)
-        Path(path).chmod(SOCKET_MODE)  # before listen: until then nobody gets in
-        sock.listen(BACKLOG)
-    except OSError as bad:
-        sock.close()
-        raise _not_bound(f"unix:{path}", bad.strerror or str(bad)) from bad
-    sock.setblocking(False)
-    return sock
-
-
-def _clear(path: str) -> None:
-    try:
-        mode = Path(path).lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise OSError(errno.EEXIST, "a file that is no socket is there")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        if probe.connect_ex(path) != errno.ECONNREFUSED:
-            raise OSError(errno.EADDRINUSE, "another process listens there")
-    Path(path).unlink()
-
-
-def _not_bound(where: str, why: str) -> KvctlError:
-    return KvctlError(
-        "KV-STORE-010", "an address cannot be listened on", where=where, why=why, fix="is another kvstored running?"
-    )

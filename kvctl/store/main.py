@@ -17,11 +17,12 @@ from pathlib import Path
 
 from kvctl import __version__
 from kvctl.connector.keys import Identity
+from kvctl.daemon.log import Log
+from kvctl.daemon.notify import Notify
+from kvctl.daemon.sockets import open_endpoints, open_unix
 from kvctl.store.admin import AdminServer, tls_context
 from kvctl.store.config import Config, check_files, load
-from kvctl.store.listen import Listener, open_endpoints, open_unix
-from kvctl.store.log import Log
-from kvctl.store.notify import Notify
+from kvctl.store.listen import Listener
 from kvctl.store.service import Live, Service
 from kvctl.store.verbs import STALLED
 from kvctl.types.errors import ExitCode, KvctlError

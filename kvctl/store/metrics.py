@@ -1,11 +1,9 @@
-"""Counters and histograms in Prometheus' text format 0.0.4."""
+"""What kvstored counts, and what each number is."""
 
-import os
-import resource
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+
+from kvctl.daemon.metrics import PROCESS, Labels, Sample, histogram
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 FAMILIES = {
@@ -27,14 +25,8 @@ FAMILIES = {
     "kvstored_place_ok": ("gauge", "1 when a mount or bucket can be read."),
     "kvstored_ram": ("gauge", "The RAM in front of the tiers: its numbers by name, bytes or chunks."),
     "kvstored_store_events": ("counter", "What the store counts (evictions, ...), since the start."),
-    "process_resident_memory_bytes": ("gauge", "Resident memory."),
-    "process_cpu_seconds_total": ("counter", "CPU time, user and system."),
-    "process_open_fds": ("gauge", "Open file descriptors."),
-    "process_max_fds": ("gauge", "Most file descriptors that may be open."),
-    "process_threads": ("gauge", "Threads."),
+    **PROCESS,
 }
-Labels = tuple[tuple[str, str], ...]
-Sample = tuple[str, Labels, float]
 
 
 class Metrics:
@@ -70,44 +62,5 @@ class Metrics:
             histograms = {op: list(buckets) for op, buckets in self._histograms.items()}
             sums = dict(self._sums)
         for op, buckets in histograms.items():
-            counts += _histogram("kvstored_request_seconds", op, buckets, sums[op])
+            counts += histogram("kvstored_request_seconds", (("op", op),), BUCKETS, buckets, sums[op])
         return counts
-
-
-def _histogram(name: str, op: str, buckets: list[int], total: float) -> Iterator[Sample]:
-    seen = 0
-    for limit, count in zip([*map(str, BUCKETS), "+Inf"], buckets, strict=True):
-        seen += count
-        yield f"{name}_bucket", (("op", op), ("le", limit)), seen
-    yield f"{name}_sum", (("op", op),), total
-    yield f"{name}_count", (("op", op),), seen
-
-
-def process() -> Iterator[Sample]:
-    """This process, from /proc (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    yield "process_resident_memory_bytes", (), pages * resource.getpagesize()
-    yield "process_cpu_seconds_total", (), used.ru_utime + used.ru_stime
-    yield "process_open_fds", (), len(os.listdir("/proc/self/fd"))  # noqa: PTH208  a number, not paths
-    yield "process_max_fds", (), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield "process_threads", (), threading.active_count()
-
-
-def render(samples: Iterable[Sample]) -> str:
-    """Families in order of their names, each with its help and type."""
-    families: dict[str, list[str]] = {}
-    for name, labels, value in samples:
-        family = name if name in FAMILIES else name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
-        text = ",".join(f'{key}="{_escape(part)}"' for key, part in labels)
-        shown = f"{name}{{{text}}}" if text else name
-        families.setdefault(family, []).append(f"{shown} {value:.17g}")
-    lines = []
-    for family, rows in sorted(families.items()):
-        kind, about = FAMILIES[family]
-        lines += [f"# HELP {family} {about}", f"# TYPE {family} {kind}", *rows]
-    return "\n".join(lines) + "\n"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

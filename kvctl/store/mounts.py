@@ -1,10 +1,9 @@
 """Which directories were mounts of this store before: an empty one among them is a drive that is not mounted."""
 
 import json
-import os
 from pathlib import Path
 
-from kvctl.store.files import sync
+from kvctl.store.files import write_whole
 from kvctl.types.errors import KvctlError
 
 
@@ -34,14 +33,7 @@ def remember(state: Path, paths: set[str]) -> None:
 
 
 def _write(state: Path, paths: set[str]) -> None:
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = _file(state).with_suffix(".new")
-    with draft.open("w") as target:
-        json.dump(sorted(paths), target)
-        target.flush()
-        os.fsync(target.fileno())
-    draft.rename(_file(state))
-    sync(state)
+    write_whole(_file(state), json.dumps(sorted(paths)).encode())
 
 
 def _file(state: Path) -> Path:

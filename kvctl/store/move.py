@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from xxhash import xxh3_128, xxh3_128_digest
 
 from kvctl.connector.wire import PutStatus
-from kvctl.store.api import Buffer, ReadError, Record, Tier
+from kvctl.store.api import Buffer, ReadError, Record, Removal, Tier, Why
 from kvctl.store.buffers import BufferPool
 from kvctl.store.journal import Begun, Journal
 from kvctl.types.chunks import NEVER, Scope
@@ -32,6 +32,21 @@ MayRemove = Callable[[Scope, bytes], bool]
 Told = Callable[[Scope, Record], None]
 
 
+def nobody(scope: Scope, record: Record) -> None:
+    """Hears what a run tells, when nobody else does."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """A run so far, for whoever looks on: only the run's own thread changes it."""
+
+    moved: int = 0
+    bytes: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    ended: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Moved:
     """What a run did. `skipped` and `failed`: reason -> chunks; those are still in the source. `ended`: why early."""
@@ -41,6 +56,10 @@ class Moved:
     skipped: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, int] = field(default_factory=dict)
     ended: str = ""  # "", "stopped", "target full" or "failures"
+
+
+def finished(tally: Tally) -> Moved:
+    return Moved(tally.moved, tally.bytes, dict(tally.skipped), dict(tally.failed), tally.ended)
 
 
 class SkippedError(Exception):
@@ -60,18 +79,29 @@ def move(
     stop: Callable[[], bool],
     pool: BufferPool,
     may_remove: MayRemove = lambda scope, key: True,
-    on_moved: Told = lambda scope, record: None,
+    is_held: Callable[[Scope, Record], bool] = lambda scope, record: False,
+    release: bool = False,
+    on_moved: Told = nobody,
+    on_copy: Told = nobody,
+    on_no_copy: Told = nobody,
+    on_kept: Told = nobody,
+    tally: Tally | None = None,
     pace_bytes_per_second: float | None = None,
     clock: Callable[[], float] = time.time,
     wait: Callable[[float], None] = time.sleep,
 ) -> Moved:
     """Move `chunks`, after what an earlier run with this journal left undone.
 
-    `may_remove` says whether no lease protects a chunk; `on_moved` is told of each when the source has let it go.
+    `may_remove` says whether no lease protects a chunk. Held chunks stay, unless they are to be moved as well
+    (`release`). `on_copy` is told of a copy before the target has it, `on_no_copy` when the target did not take it,
+    `on_moved` when the source has let a chunk go, `on_kept` of a copy that a hold keeps though the source lost it.
     `clock` gives Unix seconds. Raises what `Journal` raises, and OSError when the journal cannot be written.
     """
     with closing(Journal(journal, source.name, target.name)) as book:
-        run = _Run(source, target, book, stop, pool, may_remove, on_moved, clock, wait, pace_bytes_per_second)
+        run = _Run(
+            source, target, book, stop, pool, may_remove, is_held, release, on_moved, on_copy, on_no_copy, on_kept,
+            clock, wait, pace_bytes_per_second, tally or Tally(),
+        )  # fmt: skip
         return run.all(chunks)
 
 
@@ -83,16 +113,17 @@ class _Run:
     _stop: Callable[[], bool]
     _pool: BufferPool
     _may_remove: MayRemove
+    _is_held: Callable[[Scope, Record], bool]
+    _release: bool
     _on_moved: Told
+    _on_copy: Told
+    _on_no_copy: Told
+    _on_kept: Told
     _clock: Callable[[], float]
     _wait: Callable[[float], None]
     _pace: float | None
-    _moved: int = 0
-    _bytes: int = 0
+    _tally: Tally
     _in_a_row: int = 0  # failures
-    _skipped: Counter[str] = field(default_factory=Counter)
-    _failed: Counter[str] = field(default_factory=Counter)
-    _ended: str = ""
 
     def all(self, chunks: Iterable[tuple[Scope, bytes]]) -> Moved:
         for begun in list(self._book.open.values()):
@@ -101,7 +132,7 @@ class _Run:
             self._one(begun.scope, begun.key, begun)
         if not self._is_over():
             self._fresh(chunks)
-        return Moved(self._moved, self._bytes, dict(self._skipped), dict(self._failed), self._ended)
+        return finished(self._tally)
 
     def _fresh(self, chunks: Iterable[tuple[Scope, bytes]]) -> None:
         seen = {(begun.scope, begun.key) for begun in self._book.open.values()}  # these were tried just now
@@ -112,9 +143,9 @@ class _Run:
                 self._one(scope, key, None)
 
     def _is_over(self) -> bool:
-        if not self._ended and self._stop():
-            self._ended = "stopped"
-        return bool(self._ended)
+        if not self._tally.ended and self._stop():
+            self._tally.ended = "stopped"
+        return bool(self._tally.ended)
 
     def _one(self, scope: Scope, key: bytes, begun: Begun | None) -> None:
         started = time.monotonic()
@@ -124,7 +155,7 @@ class _Run:
             self._copy(begun, record)
             self._take_away(begun, record)
         except SkippedError as skipped:
-            self._skipped[str(skipped)] += 1
+            self._tally.skipped[str(skipped)] += 1
         except FailedError as failed:
             self._count_failure(str(failed))
         else:
@@ -132,12 +163,12 @@ class _Run:
             self._keep_pace(started, record.length)
 
     def _count_failure(self, why: str) -> None:
-        self._failed[why] += 1
+        self._tally.failed[why] += 1
         self._in_a_row += 1
         if why == "target full":
-            self._ended = why
+            self._tally.ended = why
         elif self._in_a_row >= FAILURES:
-            self._ended = "failures"
+            self._tally.ended = "failures"
 
     def _judge(self, scope: Scope, key: bytes, begun: Begun | None) -> Record:
         """What is to be moved. Raises SkippedError; a chunk of an earlier run that needs no more is done with."""
@@ -148,6 +179,8 @@ class _Run:
         if record.meta.expires_at != NEVER and record.meta.expires_at <= self._clock():
             self._drop_copy(begun, "expired")
             raise SkippedError("expired")
+        if not self._release and self._is_held(scope, record):
+            raise SkippedError("held")
         if not self._may_remove(scope, key):
             raise SkippedError("leased")
         return record
@@ -164,10 +197,14 @@ class _Run:
             raise SkippedError("moved before")
 
     def _drop_copy(self, begun: Begun | None, why: str) -> None:
-        """Somebody took the chunk from the source: the copy of it goes as well."""
-        if begun is not None:
-            self._target.remove(begun.scope, [begun.key])
-            self._book.skipped(begun, why)
+        """Somebody took the chunk from the source: the copy of it goes as well, unless a hold has come."""
+        if begun is None:
+            return
+        copy, removal = self._target.record(begun.scope, begun.key), Removal(Why.REMOVED)
+        self._target.remove(begun.scope, [begun.key], removal)
+        self._book.skipped(begun, why)
+        if removal.held and copy is not None:
+            self._on_kept(begun.scope, copy)
 
     def _copy(self, begun: Begun, record: Record) -> None:
         """Have the chunk in the target, durable and read back."""
@@ -208,6 +245,15 @@ class _Run:
         return at == record.length and xxh3_128_digest(body) == record.checksum
 
     def _write(self, scope: Scope, record: Record, buffer: Buffer) -> None:
+        self._on_copy(scope, record)
+        try:
+            self._until_taken(scope, record, buffer)
+        except BaseException:
+            if self._target.record(scope, record.key) is None:
+                self._on_no_copy(scope, record)
+            raise
+
+    def _until_taken(self, scope: Scope, record: Record, buffer: Buffer) -> None:
         for _ in range(BUSY_TRIES):
             answer: SimpleQueue[PutStatus] = SimpleQueue()
             self._target.write(scope, record, buffer, durable=True, done=answer.put)
@@ -247,10 +293,13 @@ class _Run:
             raise SkippedError(why)
         if not self._may_remove(begun.scope, begun.key):
             raise SkippedError("leased")
-        self._source.remove(begun.scope, [begun.key])
+        removal = Removal(Why.MOVED, release=self._release)
+        self._source.remove(begun.scope, [begun.key], removal)
+        if removal.held:
+            raise SkippedError("held")
         self._book.removed(begun)
-        self._moved += 1
-        self._bytes += record.length
+        self._tally.moved += 1
+        self._tally.bytes += record.length
         self._on_moved(begun.scope, record)
 
     def _keep_pace(self, started: float, length: int) -> None:

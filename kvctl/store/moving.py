@@ -1,14 +1,16 @@
 """A move as it is asked for: which chunks, from where to where, under a name that lets it be taken up again."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta as Rule
 from msgspec import Struct
 
-from kvctl.store.move import Moved, move
+from kvctl.store.api import Record, Why
+from kvctl.store.journal import taken
+from kvctl.store.move import move
+from kvctl.store.moves import Moves
 from kvctl.types.chunks import Scope, TierName
 from kvctl.types.errors import UsageError
 
@@ -28,12 +30,15 @@ class Move(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     domain: str | None = None
     epoch: Hex | None = None
     model: Hex | None = None
+    kind: Literal["private", "common"] | None = None
     least_position: int = 0  # only chunks from here on in their prompts
+    held: bool = False  # chunks under a hold are moved as well
     pace: float | None = None  # bytes a second
+    undo: Annotated[str, Rule(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")] | None = None  # only what that move moved
 
 
-def run_move(store: "Store", journals: Path, body: dict[str, Any], stop: Callable[[], bool]) -> Moved:
-    """Carry a move out, or finish one. Raises UsageError for what cannot be meant."""
+def run_move(store: "Store", moves: Moves, body: dict[str, Any], stop: Callable[[], bool]) -> dict[str, Any]:
+    """Carry a move out, or finish one. UsageError for what cannot be meant, LockedError while it runs already."""
     try:
         asked = msgspec.convert(body, Move)
     except msgspec.ValidationError as bad:
@@ -41,18 +46,31 @@ def run_move(store: "Store", journals: Path, body: dict[str, Any], stop: Callabl
     source, target = store.tier(asked.source), store.tier(asked.target)
     if source is target:
         raise UsageError("KV-STORE-023", "this is no move", why=f"{asked.source} is where the chunks are")
-    journals.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return move(
-        source,
-        target,
-        list(_chosen(store, asked)),
-        journal=journals / f"{asked.id}.jsonl",
-        stop=stop,
-        pool=store.pool,
-        may_remove=lambda scope, key: not store.leases.held(scope, key),
-        on_moved=lambda scope, record: store.space.moved(asked.source, asked.target, scope, record),
-        pace_bytes_per_second=asked.pace,
-    )
+    space, deltas, holds = store.space, store.guard.deltas, store.guard.holds
+    with moves.run(asked.id, str(asked.source), str(asked.target)) as running:
+        chunks = list(_chosen(store, asked))
+        if asked.undo is not None:
+            theirs = taken(moves.journal(asked.undo))
+            chunks = [one for one in chunks if one in theirs]
+        running.chosen = len(chunks)
+        move(
+            source,
+            target,
+            chunks,
+            journal=moves.journal(asked.id),
+            stop=lambda: stop() or running.cancelled,
+            pool=store.pool,
+            may_remove=lambda scope, key: not store.leases.held(scope, key),
+            is_held=lambda scope, record: holds.now(scope, record.key, record.meta),
+            release=asked.held,
+            on_moved=lambda scope, record: space.moved(asked.source, asked.target, scope, record),
+            on_copy=lambda scope, record: deltas.put(asked.target, scope, record),
+            on_no_copy=lambda scope, record: deltas.removed(asked.target, scope, record, Why.LOST),
+            on_kept=lambda scope, record: space.returned(asked.target, scope, record),
+            tally=running.tally,
+            pace_bytes_per_second=asked.pace,
+        )
+    return running.row()
 
 
 def _chosen(store: "Store", asked: Move) -> Iterator[tuple[Scope, bytes]]:
@@ -60,10 +78,16 @@ def _chosen(store: "Store", asked: Move) -> Iterator[tuple[Scope, bytes]]:
     source.flush()
     for scope in sorted(source.scopes()):
         if _named(scope, asked):
-            for owner, record in source.walk(scope):
-                model = asked.model in (None, record.meta.model.hex())
-                if model and record.meta.position >= asked.least_position:
-                    yield owner, record.key
+            yield from ((owner, record.key) for owner, record in source.walk(scope) if _wanted(record, asked))
+
+
+def _wanted(record: Record, asked: Move) -> bool:
+    meta = record.meta
+    return (
+        asked.model in (None, meta.model.hex())
+        and asked.kind in (None, meta.kind.name.lower())
+        and meta.position >= asked.least_position
+    )
 
 
 def _named(scope: Scope, asked: Move) -> bool:

@@ -77,6 +77,11 @@ class RamTier:
     def has(self, scope: Scope, key: bytes) -> bool:
         return self.record(scope, key) is not None
 
+    def holds(self, scope: Scope, key: bytes) -> bool:
+        """Whether memory has a chunk, expired or not."""
+        with self._lock:
+            return (scope, key) in self._main or (scope, key) in self._small
+
     def record(self, scope: Scope, key: bytes) -> Record | None:
         name = (scope, key)
         with self._lock:

@@ -32,6 +32,14 @@ class Residents:
                 self._order.add(scope.tenant, name, record.length, position=record.meta.position, cost=cost)
                 self._scopes.setdefault(scope, set()).add(record.key)
 
+    def replace(self, scope: Scope, record: Record) -> int:
+        """A chunk came in over one of the same name, if that is known; how many bytes that one had."""
+        with self._lock:
+            known = self._order.contains(scope.tenant, (scope, record.key))
+        before = self.forget(scope, [record.key]) if known else 0  # else the policy would forget that it knew the name
+        self.add(scope, record)
+        return before
+
     def touch(self, scope: Scope, key: bytes) -> bool:
         with self._lock:
             return self._order.touch(scope.tenant, [(scope, key)]) > 0

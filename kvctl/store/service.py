@@ -4,16 +4,19 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from kvctl.connector.keys import Identity
 from kvctl.connector.wire import PutStatus
-from kvctl.store.api import Reading
+from kvctl.daemon.log import Log
+from kvctl.store import pushed, tenants
+from kvctl.store.api import Reading, Why
 from kvctl.store.config import Config, load, read_revoked, restart_needed
-from kvctl.store.log import Log
+from kvctl.store.holds import HoldSet
 from kvctl.store.metrics import Metrics
+from kvctl.store.tenants import Served, TenantSet
 from kvctl.types.chunks import Ack, Meta, Scope
 from kvctl.types.errors import UsageError
 
@@ -43,6 +46,8 @@ class Chunks(Protocol):
 
     def touch(self, scope: Scope, keys: Sequence[bytes]) -> int: ...
 
+    def lineage(self, scope: Scope, subject: bytes, keys: Sequence[bytes]) -> int: ...
+
     def tenant_stat(self, scope: Scope) -> dict[str, Any]: ...
 
     def stat(self) -> dict[str, Any]: ...
@@ -56,6 +61,22 @@ class Chunks(Protocol):
     def erase_subject(self, tenant: str, domain: str | None, subject: bytes) -> dict[str, int]: ...
 
     def move(self, body: dict[str, Any], stop: Callable[[], bool]) -> Any: ...
+
+    def moves(self) -> Any: ...
+
+    def cancel_move(self, name: str) -> Any: ...
+
+    def deltas(self, boot: str | None, after: int, limit: int, seconds: float, stop: Callable[[], bool]) -> Any: ...
+
+    def remove(self, scope: Scope, keys: Sequence[bytes], why: Why) -> dict[str, Any]: ...
+
+    def probe(self, scope: Scope, keys: Sequence[bytes]) -> dict[str, Any]: ...
+
+    def hold(self, given: HoldSet) -> None: ...
+
+    def governance(self) -> dict[str, Any]: ...
+
+    def push_quotas(self, quotas: Mapping[str, int]) -> None: ...
 
     def flush(self) -> None: ...
 
@@ -80,6 +101,7 @@ class Live:
     connectors: Mapping[bytes, str]  # public key -> name
     controllers: Mapping[bytes, str]
     revoked: frozenset[bytes]
+    served: Served
     generation: int = 0
 
     @classmethod
@@ -87,7 +109,8 @@ class Live:
         revoked = read_revoked(Path(config.revoked)) if config.revoked else frozenset()
         connectors = {bytes(key): name for name, key in config.connectors.items()}
         controllers = {bytes(key): name for name, key in config.controllers.items()}
-        return cls(config, connectors, controllers, revoked, generation)
+        served = Served(pushed.load(tenants.file(config.state), TenantSet))
+        return cls(config, connectors, controllers, revoked, served, generation)
 
 
 @dataclass
@@ -155,10 +178,19 @@ class Service:
             fresh = [one for one in ids if one not in self.live.revoked]
             _append(Path(name), fresh)
             old = self.live
-            self.live = Live(
-                old.config, old.connectors, old.controllers, old.revoked | frozenset(fresh), old.generation + 1
-            )
+            self.live = replace(old, revoked=old.revoked | frozenset(fresh), generation=old.generation + 1)
         self.log.info("revoked", capabilities=len(fresh))
+
+    def push_tenants(self, given: TenantSet) -> None:
+        """Serve these tenants from the next frame on, and after a restart. KV-STORE-024 for an older version."""
+        with self._reloading:
+            old = self.live
+            if not pushed.replaces("tenants", given, old.served.given):
+                return
+            pushed.save(tenants.file(old.config.state), given)
+            self.live = replace(old, served=Served(given), generation=old.generation + 1)
+            self.store.push_quotas(self.live.served.quotas())
+        self.log.info("tenants in force", version=given.version, tenants=len(given.tenants))
 
     def end_sessions(self, seconds: float) -> int:
         """Let requests in flight end for so long, then break what is left; how many had to be broken.

@@ -19,7 +19,7 @@ from kvctl.store.api import ReadError, Reading
 from kvctl.store.buffers import NoRoomError
 from kvctl.store.peer import Part, Peer, PeerGone
 from kvctl.store.service import Service
-from kvctl.types.chunks import KEY_BYTES, Scope
+from kvctl.types.chunks import KEY_BYTES, SUBJECT_BYTES, Scope
 
 HEAD = wire.HEADER.size
 
@@ -171,6 +171,8 @@ class Session:
             raise Refused(bad.refusal, bad.why) from bad
         if capability.id in live.revoked:
             raise Refused(Refusal.REVOKED, "this capability was revoked")
+        if unserved := live.served.refusal(capability.tenant):
+            raise Refused(Refusal.REVOKED, unserved)
         return Attached(capability, capability.scope, token, live.generation)
 
     def _attach(self, frame: Frame, until: float) -> str:
@@ -204,6 +206,14 @@ class Session:
     def _touch(self, frame: Frame, until: float) -> str:
         scope, _, keys = self._keyed(frame, until, Operation.TOUCH)
         self._answer(frame, Type.TOUCHED, wire.NUMBER.pack(self._service.store.touch(scope, keys)))
+        return "ok"
+
+    def _lineage(self, frame: Frame, until: float) -> str:
+        scope, number, keys = self._keyed(frame, until, Operation.TOUCH)
+        if not number:
+            raise WireError(Refusal.MALFORMED, "LINEAGE names no subject")
+        there = self._service.store.lineage(scope, number.to_bytes(SUBJECT_BYTES, "little"), keys)
+        self._answer(frame, Type.TOUCHED, wire.NUMBER.pack(there))
         return "ok"
 
     def _stat(self, frame: Frame, until: float) -> str:
@@ -324,6 +334,7 @@ HANDLERS: dict[Type, Handler] = {
     Type.GET: Session._get,
     Type.PUT: Session._put,
     Type.TOUCH: Session._touch,
+    Type.LINEAGE: Session._lineage,
     Type.STAT: Session._stat,
 }
 

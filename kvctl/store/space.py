@@ -4,6 +4,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Event, Lock, Thread
 from time import monotonic
 
@@ -11,7 +12,9 @@ from kvctl.connector.wire import PutStatus
 from kvctl.sizing.admission import SecondTouch, UnderPressure
 from kvctl.sizing.evict import Taken
 from kvctl.sizing.quota import UNKNOWN, Ledger, Verdict
-from kvctl.store.api import Record, Tier
+from kvctl.store.api import Record, Removal, Tier, Why
+from kvctl.store.guard import Guard
+from kvctl.store.holds import InForce
 from kvctl.store.leases import Leases
 from kvctl.store.residents import Residents
 from kvctl.types.chunks import Kind, Meta, Scope, TierName
@@ -40,10 +43,15 @@ class Rules:
 class Space:
     """Rules over tiers, in the order in which they are filled. One thread evicts and expires."""
 
-    def __init__(self, tiers: Sequence[Tier], leases: Leases, rules: Rules, eviction: str) -> None:
+    def __init__(
+        self, tiers: Sequence[Tier], leases: Leases, rules: Rules, eviction: str, guard: Guard | None = None
+    ) -> None:
         self._tiers = list(tiers)
         self._leases = leases
         self._rules = rules
+        self._pushed: Mapping[str, int] = {}  # quotas by the controller: they go before those of the rules
+        self._guard = guard or Guard()
+        self._kept: tuple[InForce, set[tuple[Scope, bytes]]] = (self._guard.holds.now, set())  # found to be held
         self._shares = Ledger(rules.quotas, default=rules.default_quota)
         self._tally: Counter[tuple[TierName, Scope]] = Counter()  # sealed bytes
         self._admission = self._filter(rules)
@@ -51,6 +59,7 @@ class Space:
         self._fill: dict[TierName, tuple[float, int, int, bool]] = {}  # read at, used, capacity, writable
         self._counters: Counter[str] = Counter()
         self.listeners: list[Callable[[Scope, Sequence[bytes]], object]] = []  # told what eviction removed
+        self.chores: list[Callable[[], None]] = []  # done at each look, when everything is counted
         self._noted: deque[tuple[Scope, bytes]] = deque(maxlen=REMEMBERED)
         self._lock = Lock()  # over what is above
         self._evicting = Lock()
@@ -115,7 +124,9 @@ class Space:
 
     def added(self, tier: TierName, scope: Scope, record: Record) -> None:
         """A chunk whose bytes were set aside is handed to a tier."""
-        self._residents[tier].add(scope, record)
+        before = self._residents[tier].replace(scope, record)
+        if before:
+            self._freed(tier, scope, before)  # one of the same name had expired, and was not swept yet
         with self._lock:
             self._shares.commit(scope.tenant, record.length)
             self._tally[tier, scope] += record.length
@@ -131,6 +142,11 @@ class Space:
     def removed(self, tier: TierName, scope: Scope, record: Record) -> None:
         self._residents[tier].remove(scope, record.key)
         self._freed(tier, scope, record.length)
+
+    def returned(self, tier: TierName, scope: Scope, record: Record) -> None:
+        """A chunk that was taken for gone is there still."""
+        self._residents[tier].add(scope, record)
+        self._found(tier, scope, record.length)
 
     def moved(self, source: TierName, target: TierName, scope: Scope, record: Record) -> None:
         """A chunk changed its tier; its tenant's share is what it was."""
@@ -186,8 +202,18 @@ class Space:
             if rules.second_touch_above != self._rules.second_touch_above:
                 self._admission = self._filter(rules)
             self._rules = rules
-            self._shares.learn(rules.quotas, default=rules.default_quota)
+            self._learn()
         self._wake.set()
+
+    def push(self, quotas: Mapping[str, int]) -> None:
+        """Bytes of tenants, from the controller: each in place of what the rules say of that tenant."""
+        with self._lock:
+            self._pushed = dict(quotas)
+            self._learn()
+        self._wake.set()
+
+    def _learn(self) -> None:
+        self._shares.learn({**self._rules.quotas, **self._pushed}, default=self._rules.default_quota)
 
     def counters(self) -> dict[str, int]:
         with self._lock:
@@ -242,12 +268,15 @@ class Space:
             self._wake.clear()
             self._take_notes()
             for tier in self._tiers:
-                self._guarded(self._look_after, tier)
+                self._guarded(f"tier {tier.name}", partial(self._look_after, tier))
+            for chore in self.chores if self._known.is_set() else ():
+                self._guarded("chunks that are gone", chore)
 
     def _look_after(self, tier: Tier) -> None:
         expired = tier.expire(EXPIRED_AT_ONCE)
         for scope, record in expired:
             self.removed(tier.name, scope, record)
+            self._tell(scope, [record.key])
         used, capacity = self._filled(tier, fresh=True)
         self._count("expired", len(expired))
         if used > self._rules.high * capacity:
@@ -261,7 +290,7 @@ class Space:
                 with self._lock:
                     above, held = self._shares.above(), self._held()
                 taken = self._residents[tier.name].take(
-                    min(size, EVICTED_AT_ONCE), leased=self._leased, held=held.__contains__, above=above
+                    min(size, EVICTED_AT_ONCE), leased=partial(self._stays, tier), held=held.__contains__, above=above
                 )
                 self._remove(tier, taken)
                 size -= EVICTED_AT_ONCE
@@ -269,8 +298,28 @@ class Space:
                     self._count("eviction_found_too_little", 1)
                     return
 
-    def _leased(self, name: tuple[Scope, bytes]) -> bool:
-        return self._leases.held(*name)
+    def _stays(self, tier: Tier, name: tuple[Scope, bytes]) -> bool:
+        return self._leases.held(*name) or self._on_hold(tier, name)
+
+    def _on_hold(self, tier: Tier, name: tuple[Scope, bytes]) -> bool:
+        """Asked at each eviction of every chunk that was spared: what was found out is kept for one set of holds."""
+        holds = self._guard.holds.now
+        if not holds.touches(name[0]):
+            return False
+        if self._kept[0] is not holds:
+            self._kept = holds, set()
+        kept = self._kept[1]
+        if name not in kept and (holds.whole(name[0]) or self._is_held(tier, name, holds)):
+            kept.add(name)
+        return name in kept
+
+    @staticmethod
+    def _is_held(tier: Tier, name: tuple[Scope, bytes], holds: InForce) -> bool:
+        try:
+            found = tier.found(*name)
+        except KvctlError:
+            return True  # it cannot be told: then it stays
+        return found is not None and holds(*name, found.record.meta)
 
     def _held(self) -> set[str]:
         """Tenants whose share is not known yet: what they have stays."""
@@ -282,21 +331,33 @@ class Space:
             scope, key = victim.key
             by_scope.setdefault(scope, []).append(key)
             self._freed(tier.name, scope, victim.size)
+        removal = Removal(Why.EVICTED)
         for scope, keys in by_scope.items():
             try:
-                tier.remove(scope, keys)
+                tier.remove(scope, keys, removal)
             except KvctlError:  # one of its mounts is dead: what lay on the others is gone
                 log.exception("tier %s did not forget everything", tier.name)
                 self._count("failures", 1)
-            for hear in self.listeners:
-                hear(scope, keys)
-        self._count("evicted", len(taken.victims))
-        self._count("evicted_bytes", taken.size)
+            self._tell(scope, keys)
+        back = self._take_back(tier, removal)
+        self._count("evicted", len(taken.victims) - len(back))
+        self._count("evicted_bytes", taken.size - sum(record.length for record in back))
+
+    def _take_back(self, tier: Tier, removal: Removal) -> list[Record]:
+        """A hold came between the choice and the removal: these are residents as before."""
+        back = [(scope, found.record) for scope, key in removal.held if (found := tier.found(scope, key)) is not None]
+        for scope, record in back:
+            self.returned(tier.name, scope, record)
+        return [record for _, record in back]
+
+    def _tell(self, scope: Scope, keys: Sequence[bytes]) -> None:
+        for hear in self.listeners:
+            hear(scope, keys)
 
     def _recall(self) -> None:
         """Learn what the tiers held at the start, least recently used first, while requests are served already."""
         for tier in self._tiers:
-            self._guarded(self._recall_tier, tier)
+            self._guarded(f"tier {tier.name}", partial(self._recall_tier, tier))
         self._known.set()
 
     def _recall_tier(self, tier: Tier) -> None:
@@ -306,12 +367,12 @@ class Space:
                 return
             residents.add(scope, record)
 
-    def _guarded(self, work: Callable[[Tier], None], tier: Tier) -> None:
+    def _guarded(self, what: str, work: Callable[[], None]) -> None:
         """A medium that fails must not end the thread that looks after the others."""
         try:
-            work(tier)
+            work()
         except Exception:
-            log.exception("looking after tier %s failed", tier.name)
+            log.exception("looking after %s failed", what)
             self._count("failures", 1)
 
     def _count(self, name: str, by: int) -> None:

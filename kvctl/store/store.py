@@ -1,26 +1,27 @@
 """The store: RAM and tiers under the rules of leases, quotas, admission, eviction and erasure."""
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
-import msgspec
 from xxhash import xxh3_128_digest
 
 from kvctl.connector.wire import PutStatus
-from kvctl.store.api import Buffer, Reading, Record, Scrubbed, Tier
+from kvctl.store import erasing, listing
+from kvctl.store.api import Buffer, Reading, Record, Scrubbed, State, Tier, Why
 from kvctl.store.buffers import BufferPool
+from kvctl.store.guard import Guard
+from kvctl.store.holds import HoldSet
 from kvctl.store.leases import Leases
-from kvctl.store.move import Moved
+from kvctl.store.lineagecare import LineageCare
+from kvctl.store.moves import Moves
 from kvctl.store.moving import run_move
 from kvctl.store.ram import RamTier
 from kvctl.store.space import Space
-from kvctl.types.chunks import NEVER, NO_SUBJECT, Ack, Meta, Scope, TierName
+from kvctl.types.chunks import NEVER, Ack, Meta, Scope, TierName
 from kvctl.types.errors import UsageError
 
 PATIENCE = 2.0  # seconds that a PUT waits for memory before it is told BUSY
@@ -55,7 +56,7 @@ class Store:
 
     def __init__(
         self, tiers: Sequence[Tier], pool: BufferPool, ram: RamTier, leases: Leases, space: Space,
-        clock: Callable[[], float], journals: Path,
+        clock: Callable[[], float], journals: Path, guard: Guard | None = None,
     ) -> None:  # fmt: skip
         self.tiers = {tier.name: tier for tier in tiers}
         self.pool = pool
@@ -63,8 +64,11 @@ class Store:
         self.leases = leases
         self.space = space
         self._clock = clock
-        self._journals = journals  # directory of moves' journals
+        self.guard = guard or Guard()
+        self._moves = Moves(journals)
+        self._lineage = LineageCare(self)
         space.listeners.append(ram.remove)
+        space.chores.append(self._lineage.tidy)
         self._meeting = Lock()
         self._coming: set[tuple[Scope, bytes]] = set()  # chunks on their way to a tier, for the time of the call
         self._counting = Lock()
@@ -73,7 +77,10 @@ class Store:
     def has(self, scope: Scope, keys: Sequence[bytes], lease_ms: int = 0) -> list[bool]:
         """Which chunks can be read; those that can are protected from eviction for `lease_ms`."""
         present = [False] * len(keys)
-        missing: Sequence[int] = range(len(keys))
+        frozen = self.guard.frozen.of(scope)
+        missing: Sequence[int] = (
+            [at for at, key in enumerate(keys) if key not in frozen] if frozen else range(len(keys))
+        )
         for tier in self.tiers.values():
             found = tier.has(scope, [keys[at] for at in missing])
             for at, there in zip(missing, found, strict=True):
@@ -87,6 +94,8 @@ class Store:
 
     def get(self, scope: Scope, key: bytes) -> Reading | None:
         """A chunk on its way, from the fastest place that has it; None is a miss."""
+        if key in self.guard.frozen.of(scope):
+            return None
         reading: Reading | None = self.ram.get(scope, key)
         for tier in self.tiers.values():
             if reading is not None:
@@ -100,6 +109,8 @@ class Store:
         """Room for a chunk of `length` sealed bytes, or why there is none."""
         if meta.expires_at != NEVER and meta.expires_at <= self._clock():
             return PutStatus.EXPIRED
+        if self._is_kept(scope, key):
+            return PutStatus.EXISTS
         if self._holder(scope, key) is not None:
             self.space.touch(scope, key)
             return PutStatus.EXISTS
@@ -115,6 +126,18 @@ class Store:
             self.space.release(scope.tenant, length)
             return PutStatus.BUSY
         return Slot(self, scope, key, meta, buffer)
+
+    def _is_kept(self, scope: Scope, key: bytes) -> bool:
+        """Whether a hold keeps a chunk of this name that nobody can read: it is not written over."""
+        if key in self.guard.frozen.of(scope):
+            return True
+        holds = self.guard.holds.now
+        if not holds.touches(scope):
+            return False
+        there = (tier.found(scope, key) for tier in self.tiers.values())
+        return any(
+            one is not None and one.state is State.EXPIRED and holds(scope, key, one.record.meta) for one in there
+        )
 
     def commit(self, slot: Slot, buffer: Buffer, ack: Ack) -> PutStatus:
         """Hand a complete chunk to a tier. For Slot alone: the caller releases the buffer."""
@@ -146,6 +169,7 @@ class Store:
 
     def _write(self, tier: Tier, scope: Scope, record: Record, buffer: Buffer, ack: Ack) -> "Writing":
         writing = Writing(self, tier, scope, record)
+        self.guard.deltas.put(tier.name, scope, record)  # before anybody can remove it
         self.space.added(tier.name, scope, record)
         self.ram.insert(scope, record, buffer)
         try:
@@ -159,6 +183,7 @@ class Store:
         """A write failed after all: nothing of the chunk stays anywhere."""
         self.ram.remove(scope, [record.key])
         self.space.removed(tier.name, scope, record)
+        self.guard.deltas.removed(tier.name, scope, record, Why.LOST)
         with self._counting:
             self._late["failed_writes"] += 1
 
@@ -174,7 +199,13 @@ class Store:
 
     def touch(self, scope: Scope, keys: Sequence[bytes]) -> int:
         """Refresh recency; how many of the chunks are known."""
-        return sum(self.space.touch(scope, key) for key in keys)
+        frozen = self.guard.frozen.of(scope)
+        return sum(self.space.touch(scope, key) for key in keys if key not in frozen)
+
+    def lineage(self, scope: Scope, subject: bytes, keys: Sequence[bytes]) -> int:
+        """Note durably that a subject used these chunks as well; how many of them are there."""
+        self._lineage.note(scope, subject, keys)
+        return sum(self.has(scope, keys))
 
     def tenant_stat(self, scope: Scope) -> dict[str, Any]:
         """What a capability's holder may know of its own scope; writes of the last half second may be missing."""
@@ -189,26 +220,19 @@ class Store:
         return {
             "tiers": [asdict(tier.stat()) for tier in self.tiers.values()],
             "ram": {**self.ram.counters(), **pool},
-            "counters": {**late, **self.space.counters(), "leases": len(self.leases)},
+            "counters": {
+                **late,
+                **self.space.counters(),
+                **self.guard.deltas.counters(),
+                "leases": len(self.leases),
+                "frozen": len(self.guard.frozen),
+            },
             "tenants": self.space.tenants(),
         }
 
     def ls(self, tenant: str | None, domain: str | None, after: str, limit: int) -> list[dict[str, Any]]:
         """Chunks in order of tier, scope and key; `after` is the `cursor` of the last row seen."""
-        rows = (row for row in self._rows(after) if tenant in (None, row["tenant"]) and domain in (None, row["domain"]))
-        return list(islice(rows, limit))
-
-    def _rows(self, after: str) -> Iterator[dict[str, Any]]:
-        start = _cursor(after)
-        for order, (name, tier) in enumerate(self.tiers.items()):
-            tier.flush()  # what was written in the last moments is in the index then
-            for scope in sorted(tier.scopes()):
-                place = (order, scope.tenant, scope.domain, scope.epoch.hex())
-                if start is not None and place < start[:4]:
-                    continue
-                behind = bytes.fromhex(start[4]) if start is not None and place == start[:4] else b""
-                for _, record in tier.walk(scope, behind):
-                    yield _row(name, scope, record) | {"cursor": _mark((*place, record.key.hex()))}
+        return list(islice(listing.rows(self.tiers, tenant, domain, after), limit))
 
     def scrub(self, tier: str, stop: Callable[[], bool]) -> Scrubbed:
         """Read everything of a tier again; what is not what was written answers MISS from now on."""
@@ -222,37 +246,59 @@ class Store:
         return found
 
     def erase_scope(self, scope: Scope) -> dict[str, int]:
-        """Remove everything of a scope from RAM and every tier; chunks removed by place."""
-        self.leases.drop_scope(scope)
-        removed = Counter(ram=self.ram.remove_scope(scope))
-        for name, tier in self._twice():
-            removed[name] += tier.erase_scope(scope)
-        removed["ram"] += self.ram.remove_scope(scope)  # what a read under way brought in
-        for tier in self.tiers.values():
-            self.space.recount(tier, scope)
-        return dict(removed)
+        return erasing.erase_scope(self, scope)
 
     def erase_subject(self, tenant: str, domain: str | None, subject: bytes) -> dict[str, int]:
-        """Remove a subject's chunks in one domain of a tenant or in all; chunks removed by place."""
-        if subject == NO_SUBJECT:
-            raise UsageError("KV-STORE-020", "no subject was named", why="all zero means that none was given")
-        removed = Counter(ram=self.ram.remove_subject(tenant, domain, subject))
-        for name, tier in self._twice():
-            tier.flush()
-            for scope in [one for one in tier.scopes() if one.tenant == tenant and domain in (None, one.domain)]:
-                removed[name] += tier.erase_subject(scope, subject)
-                self.space.recount(tier, scope)
-        removed["ram"] += self.ram.remove_subject(tenant, domain, subject)
-        return dict(removed)
+        return erasing.erase_subject(self, tenant, domain, subject)
 
-    def _twice(self) -> Iterator[tuple[str, Tier]]:
-        """Every tier, and again when there are several: a chunk that a move carries is between them at first."""
-        for _ in range(min(2, len(self.tiers))):
-            yield from ((str(name), tier) for name, tier in self.tiers.items())
+    def used_by(self, scope: Scope, subject: bytes) -> list[bytes]:
+        """Private chunks of other subjects that this one used as well."""
+        return self._lineage.private_of(scope, subject)
 
-    def move(self, body: dict[str, Any], stop: Callable[[], bool]) -> Moved:
+    def not_reached(self) -> list[str]:
+        """Mounts and buckets that cannot be read now: what they hold is not known."""
+        stats = [tier.stat() for tier in self.tiers.values()]
+        return [f"{stat.name}:{place.name}" for stat in stats for place in stat.places if place.state == "failed"]
+
+    def forget_pairs(self) -> None:
+        """What is known of who used chunks that are gone now leaves the files."""
+        self._lineage.forget()
+
+    def remove(self, scope: Scope, keys: Sequence[bytes], why: Why) -> dict[str, Any]:
+        return erasing.remove(self, scope, keys, why)
+
+    def probe(self, scope: Scope, keys: Sequence[bytes]) -> dict[str, Any]:
+        return erasing.probe(self, scope, keys)
+
+    def hold(self, given: HoldSet) -> None:
+        """Have these holds alone in force, durably. RefusedError KV-STORE-024 for an older version."""
+        self.guard.holds.replace(given)
+
+    def push_quotas(self, quotas: Mapping[str, int]) -> None:
+        self.space.push(quotas)
+
+    def deltas(self, boot: str | None, after: int, limit: int, seconds: float, stop: Callable[[], bool]) -> Any:
+        """See Deltas.read."""
+        return self.guard.deltas.read(boot, after, limit, seconds, stop)
+
+    def governance(self) -> dict[str, Any]:
+        """Which holds are in force, and what they keep from being read."""
+        given = self.guard.holds.now.given
+        return {
+            "boot": self.guard.deltas.boot,
+            "holds": {"version": given.version, "count": len(given.holds)},
+            "frozen": len(self.guard.frozen),
+        }
+
+    def moves(self) -> list[dict[str, Any]]:
+        return self._moves.rows()
+
+    def cancel_move(self, name: str) -> dict[str, Any]:
+        return self._moves.cancel(name)
+
+    def move(self, body: dict[str, Any], stop: Callable[[], bool]) -> dict[str, Any]:
         """Move chunks between tiers: see moving.Move."""
-        return run_move(self, self._journals, body, stop)
+        return run_move(self, self._moves, body, stop)
 
     def flush(self) -> None:
         for tier in self.tiers.values():
@@ -267,6 +313,8 @@ class Store:
 
     def close(self) -> None:
         self.space.close()
+        if self.guard.lineage is not None:
+            self.guard.lineage.close()
         for tier in self.tiers.values():
             tier.close()
         self.ram.close()
@@ -306,31 +354,3 @@ class Writing:
     def outcome(self) -> PutStatus:
         self._over.wait(DURABLE_PATIENCE)
         return PutStatus.FAILED if self._status is None else self._status
-
-
-def _row(tier: TierName, scope: Scope, record: Record) -> dict[str, Any]:
-    meta = record.meta
-    return {
-        "tenant": scope.tenant, "domain": scope.domain, "epoch": scope.epoch.hex(), "key": record.key.hex(),
-        "tier": str(tier), "length": record.length, "stored_at": record.stored_at,
-        "expires_at": meta.expires_at or None, "kind": meta.kind.name.lower(), "position": meta.position,
-        "model": meta.model.hex(),
-    }  # fmt: skip
-
-
-Mark = tuple[int, str, str, str, str]  # of a tier, tenant, domain, epoch and key
-
-
-def _mark(place: Mark) -> str:
-    return urlsafe_b64encode(msgspec.json.encode(place)).decode()
-
-
-def _cursor(after: str) -> Mark | None:
-    if not after:
-        return None
-    try:
-        return msgspec.json.decode(urlsafe_b64decode(after), type=Mark)
-    except ValueError as bad:
-        raise UsageError(
-            "KV-STORE-022", "not a place to go on from", where=after[:200], fix="give a row's `cursor`"
-        ) from bad

@@ -8,30 +8,25 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta as Rule
-from msgspec import Struct
 
 from kvctl import __version__
-from kvctl.store.metrics import Sample, process, render
+from kvctl.daemon.metrics import Sample, process, render
+from kvctl.store import governance
+from kvctl.store.governance import Verb
+from kvctl.store.metrics import FAMILIES
+from kvctl.store.requests import MOST, Hex16, Request, Text
 from kvctl.store.service import Service
 from kvctl.types.chunks import Scope, TierName
 from kvctl.types.errors import UsageError
 
-LISTED = 1000  # entries of one /v1/ls at most
 STALLED = 5.0  # seconds without a sign of life from the listening thread
-
-Hex16 = Annotated[str, Rule(pattern="^[0-9a-fA-F]{32}$")]
-Text = Annotated[str, Rule(min_length=1, max_length=256)]
-
-
-class Request(Struct, frozen=True, forbid_unknown_fields=True):
-    """No fields: the verb takes nothing."""
 
 
 class Ls(Request, frozen=True):
     tenant: Text | None = None
     domain: Text | None = None
     after: str = ""
-    limit: Annotated[int, Rule(ge=1, le=LISTED)] = 100
+    limit: Annotated[int, Rule(ge=1, le=MOST)] = 100
 
 
 class Scrub(Request, frozen=True):
@@ -78,7 +73,8 @@ def metrics(service: Service, half_open: Callable[[], int]) -> str:
             ("kvstored_half_open", (), half_open()),
             ("kvstored_draining", (), service.draining),
             ("kvstored_log_lines_lost_total", (), service.log.lost),
-        ]
+        ],
+        FAMILIES,
     )
 
 
@@ -121,7 +117,7 @@ def stat(service: Service, _: Request) -> Any:
 
 
 def ls(service: Service, asked: Ls) -> Any:
-    return {"chunks": plain(service.store.ls(asked.tenant, asked.domain, asked.after, asked.limit))}
+    return {"chunks": service.store.ls(asked.tenant, asked.domain, asked.after, asked.limit)}
 
 
 def scrub(service: Service, asked: Scrub) -> Any:
@@ -166,8 +162,9 @@ def erase(service: Service, asked: Erase) -> Any:
     else:
         assert asked.subject is not None
         removed = service.store.erase_subject(asked.tenant, asked.domain, bytes.fromhex(asked.subject))
-    service.log.info("erased", tenant=asked.tenant, by="epoch" if asked.epoch else "subject")
-    return {"removed": removed}
+    held = removed.pop("held", 0)
+    service.log.info("erased", tenant=asked.tenant, by="epoch" if asked.epoch else "subject", held=held)
+    return {"removed": removed, "held": held}
 
 
 def revoke(service: Service, asked: Revoke) -> Any:
@@ -179,9 +176,9 @@ def move(service: Service, asked: Move) -> Any:
     return plain(service.store.move(asked, lambda: service.stopping))
 
 
-Verb = tuple[Any, Callable[[Service, Any], Any]]  # the request's type, and what answers it
-READS: dict[str, Verb] = {"/v1/stat": (Request, stat), "/v1/ls": (Ls, ls)}
+READS: dict[str, Verb] = {"/v1/stat": (Request, stat), "/v1/ls": (Ls, ls), **governance.READS}
 CHANGES: dict[str, Verb] = {
+    **governance.CHANGES,
     "/v1/scrub": (Scrub, scrub),
     "/v1/drain": (Request, drain),
     "/v1/resume": (Request, resume),

@@ -203,6 +203,14 @@ EXAMPLES = (
         request=6,
     ),
     Example(
+        Type.LINEAGE,
+        "A subject used chunks that were stored for another: its erasure takes them too. Answered by TOUCHED, durably.",
+        wire.pack_lineage(b"\x77" * 16, [ONE]),
+        ((16, "the subject's pseudonym"), (32, "key 0")),
+        slot=2,
+        request=7,
+    ),
+    Example(
         Type.ERROR,
         "This request failed; the session goes on.",
         wire.pack_error(Refusal.EXPIRED, "the capability is over"),

@@ -104,6 +104,13 @@ class TestRoundTrip:
         assert client.touch(LEASE, [key(0), key(2), key(8)]) == 2
         assert client.stat(LEASE) == {"chunks": 3}
 
+    def test_a_store_that_does_not_know_lineage_is_asked_once(self, client: StoreClient, store: StandIn) -> None:
+        fill(client, 1)
+        store.faults.refuse = {Type.LINEAGE: (Refusal.MALFORMED, wire.FATAL)}
+        assert [client.lineage(LEASE, b"s" * 16, [key(0)]) for _ in range(2)] == [None, None]
+        assert [kind for kind, _, _ in store.requests].count(Type.LINEAGE) == 1
+        assert client.has(LEASE, [key(0)]) == [True]
+
     def test_a_large_batch_goes_over_several_connections_and_comes_back_in_order(
         self, client: StoreClient, store: StandIn, monkeypatch: pytest.MonkeyPatch
     ) -> None:

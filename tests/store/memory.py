@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,11 @@ class Memory:
 
     def touch(self, scope: Scope, keys: Sequence[bytes]) -> int:
         return sum(self.has(scope, keys))
+
+    def lineage(self, scope: Scope, subject: bytes, keys: Sequence[bytes]) -> int:
+        return sum(self.has(scope, keys))
+
+    def push_quotas(self, quotas: Mapping[str, int]) -> None: ...
 
     def tenant_stat(self, scope: Scope) -> dict[str, Any]:
         mine = [len(data) for (owner, _), data in self.chunks.items() if owner == scope]

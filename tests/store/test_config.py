@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvctl.store.config import Admin, Config, Endpoint, Limits, Policy, Size, load, parse, read_revoked, restart_needed
+from kvctl.daemon.fields import Size
+from kvctl.store.config import Admin, Config, Limits, Policy, load, parse, read_revoked, restart_needed
 from kvctl.types.errors import KvctlError
 from kvctl.types.resources import PACKAGE
 
@@ -129,22 +130,6 @@ def test_any_text_is_read_or_refused_with_a_code(text: str):
 def test_a_damaged_line_is_read_or_refused_with_a_code(line: str, noise: str, at: int):
     with suppress(KvctlError):
         read(WHOLE.replace(line, line[:at] + noise + line[at:], 1))
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("0", 0), ("4096", 4096), ("1KiB", 1024), ("1kB", None), ("1KB", 1000), ("1.5 MiB", 3 << 19), ("2PiB", 2 << 50)],
-)
-def test_sizes(text: str, size: int | None):
-    if size is None:
-        with pytest.raises(ValueError, match="not a size"):
-            Size.parse(text)
-    else:
-        assert Size.parse(text) == size
-
-
-def test_an_address_of_version_6_is_in_brackets():
-    assert Endpoint.parse("tcp:[::1]:7740").address == ("::1", 7740)
 
 
 def test_what_a_reload_cannot_change():

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from kvctl.store.metrics import BUCKETS, FAMILIES, Metrics, process, render
+from kvctl.daemon.metrics import process, render
+from kvctl.store.metrics import BUCKETS, FAMILIES, Metrics
 
 SAMPLE = re.compile(r'([a-z_]+)(\{[a-z_]+="(?:[^"\\\n]|\\.)*"(?:,[a-z_]+="(?:[^"\\\n]|\\.)*")*\})? \S+')
 
@@ -13,7 +14,7 @@ def test_every_line_is_a_comment_or_a_sample():
     metrics = Metrics()
     metrics.request("get", "ok", 0.003)
     metrics.count("kvstored_refusals_total", reason='a "quoted"\nline\\')
-    text = render([*metrics.samples(), *process()])
+    text = render([*metrics.samples(), *process()], FAMILIES)
     assert text.endswith("\n")
     for line in text.splitlines():
         assert line.startswith("# ") or SAMPLE.fullmatch(line), line
@@ -34,7 +35,7 @@ def test_a_histogram_counts_each_request_in_every_bucket_above_it():
 def test_large_counts_keep_every_digit():
     metrics = Metrics()
     metrics.count("kvstored_bytes_total", 2**53 - 1, op="get")
-    assert f'kvstored_bytes_total{{op="get"}} {2**53 - 1}\n' in render(metrics.samples())
+    assert f'kvstored_bytes_total{{op="get"}} {2**53 - 1}\n' in render(metrics.samples(), FAMILIES)
 
 
 def test_a_family_has_one_type_and_a_unit_in_its_name():

@@ -18,6 +18,7 @@ from kvctl.store.api import Record, Tier
 from kvctl.store.buffers import BufferPool
 from kvctl.store.build import open_tier
 from kvctl.store.config import load
+from kvctl.store.guard import Guard
 from kvctl.store.ram import RamTier
 from kvctl.types.chunks import Meta, Scope, TierName
 
@@ -60,7 +61,7 @@ def main(argv: Sequence[str]) -> None:
     config, lease, count = load(Path(argv[0])), load_lease(Path(argv[1])), int(argv[2])
     assert config.tiers.flash is not None
     pool = BufferPool(MEMORY)
-    tier = open_tier(config, TierName.FLASH, config.tiers.flash, pool, RamTier(0, time.time))
+    tier = open_tier(config, TierName.FLASH, config.tiers.flash, pool, RamTier(0, time.time), Guard())
     try:
         seconds = fill(tier, pool, lease.scope, count)
     finally:

@@ -121,6 +121,11 @@ class DrivePolicy(Model):
         "/srv/kvctl", pattern=r"^/[^\s]*$", description="Where file systems are mounted, by serial."
     )
     discard: Literal["online", "fstrim", "none"] = Field("fstrim", description="Exactly one way to discard.")
+    disk_tier: int = Field(
+        0,
+        ge=0,
+        description="How many of the drives, the last ones by serial, hold the store's disk tier; others: flash.",
+    )
 
 
 class Rail(Model):

@@ -69,6 +69,7 @@ def role_of(layout: Layout, role: str, checksums: Mapping[str, str]) -> dict[str
             "lba": 4096,
             "layout": "xfs",
             "discard": "fstrim",
+            "disk_tier": 1,
         }
     return wanted
 

@@ -7,7 +7,7 @@ order of when they were asked for last and of when they expire.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -163,10 +163,11 @@ class Index:
             after = names[-1]
             yield from self._entries(names)
 
-    def expired(self, now: float, limit: int) -> list[tuple[bytes, Entry]]:
-        """(digest, entry) of live rows whose end has come, the earliest first."""
-        names = self._in_order(self._ends, b"", limit)
-        return self._entries([name for name in names if name[:TIME_BYTES] <= time_key(int(now))])
+    def expired(self, now: float, limit: int, after: bytes = b"") -> tuple[list[tuple[bytes, Entry]], bytes]:
+        """(digest, entry) of live rows whose end has come, the earliest first, and where to go on, if anywhere."""
+        names = self._in_order(self._ends, after, limit)
+        over = [name for name in names if name[:TIME_BYTES] <= time_key(int(now))]
+        return self._entries(over), names[-1] if len(over) == limit else b""
 
     def _in_order(self, table: Any, after: bytes, limit: int) -> list[bytes]:
         with self._gate.shared(), self._env.begin(table) as txn, txn.cursor() as cursor:
@@ -192,6 +193,15 @@ class Index:
         with self._changing() as txn:
             self._set(txn, digest, record.key, Entry(record, state), scope)
 
+    def begin(self, digest: bytes, record: Record, scope: Scope, stays: Callable[[Entry], bool]) -> Entry | None:
+        """A pending row in place of what is there, unless that stays: then it is given back and nothing changes."""
+        with self._changing() as txn:
+            there = self._find(txn, digest, record.key)
+            if there is not None and stays(there):
+                return there
+            self._set(txn, digest, record.key, Entry(record, State.PENDING), scope)
+        return None
+
     def insert(self, digest: bytes, record: Record, state: State) -> bool:
         """Write a row where there was none; whether there was none."""
         with self._changing() as txn:
@@ -200,13 +210,15 @@ class Index:
             self._set(txn, digest, record.key, Entry(record, state))
         return True
 
-    def mark(self, digest: bytes, keys: Sequence[bytes], state: State) -> list[Entry]:
-        """Put existing rows into a state; what they were before."""
+    def mark(
+        self, digest: bytes, keys: Sequence[bytes], state: State, stays: Callable[[Entry], bool] = lambda _: False
+    ) -> list[Entry]:
+        """Put existing rows into a state, except those that stay; what they were before."""
         before = []
         with self._changing() as txn:
             for key in keys:
                 entry = self._find(txn, digest, key)
-                if entry is not None:
+                if entry is not None and not stays(entry):
                     before.append(entry)
                     self._set(txn, digest, key, replace(entry, state=state))
         return before

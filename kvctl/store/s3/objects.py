@@ -8,19 +8,22 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Condition
 from time import monotonic
 
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from kvctl.connector.wire import PutStatus
-from kvctl.store.api import Buffer, Done, ReadError, Record
+from kvctl.store.api import Buffer, Done, ReadError, Record, Removal, Why
+from kvctl.store.guard import Guard
+from kvctl.store.holds import InForce
 from kvctl.store.s3.bucket import DELETE_BATCH, Bucket, reason, scope_digest
 from kvctl.store.s3.health import Health
 from kvctl.store.s3.index import Index
 from kvctl.store.s3.reading import WrongObjectError, stream_into
-from kvctl.store.s3.rows import State, as_header, from_header
-from kvctl.types.chunks import NEVER, Scope
+from kvctl.store.s3.rows import Entry, State, as_header, from_header
+from kvctl.types.chunks import NEVER, Scope, TierName
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,11 @@ Name = tuple[bytes, bytes]  # scope digest, key
 
 def is_expired(record: Record, now: float) -> bool:
     return record.meta.expires_at != NEVER and record.meta.expires_at <= now
+
+
+def stays(held: InForce, scope: Scope, entry: Entry) -> bool:
+    """Whether a row is a chunk that must not go. One in quarantine is none: its object is not what was written."""
+    return entry.state in (State.LIVE, State.PENDING) and held(scope, entry.record.key, entry.record.meta)
 
 
 @dataclass(slots=True)
@@ -46,7 +54,11 @@ class Writing:
 class Objects:
     """`clock` gives Unix seconds."""
 
-    def __init__(self, bucket: Bucket, index: Index, health: Health, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, tier: TierName, bucket: Bucket, index: Index, health: Health, clock: Callable[[], float], guard: Guard
+    ) -> None:
+        self.tier = tier
+        self.guard = guard
         self.bucket = bucket
         self.index = index
         self.health = health
@@ -76,6 +88,10 @@ class Objects:
 
     def _put_away(self, digest: bytes, record: Record, state: State, why: str) -> None:
         if self.index.change(digest, record, state):
+            held = self.index.holdings().get(digest)
+            if held is not None and held.scope is not None:
+                left = Why.QUARANTINED if state is State.QUARANTINED else Why.LOST
+                self.guard.gone(self.tier, held.scope, [record], Removal(left))
             self.counters[why] += 1
             log.warning("object %s is %s; it answers MISS", self.bucket.name(digest, record.key), why)
 
@@ -83,11 +99,13 @@ class Objects:
         """Write an object and its row. STORED: both are there; EXISTS: another object of this name was found."""
         name = self.bucket.name(digest, record.key)
         known = self.index.get(digest, record.key) is not None
-        self.index.put(digest, record, State.PENDING, scope)
+        with self.guard.deciding() as held:
+            if self.index.begin(digest, record, scope, partial(stays, held, scope)) is not None:
+                return PutStatus.EXISTS
         try:
             version = self._put(name, body, record, create=not known)
         except AlreadyExistsError:
-            return self._adopt(digest, record, body)
+            return self._adopt(scope, digest, record, body)
         except (BaseError, OSError) as error:
             return self._unanswered(digest, record, error)
         return self._answered(digest, record, version)
@@ -111,13 +129,13 @@ class Objects:
         self.health.write_failed(reason(error))
         return PutStatus.FAILED
 
-    def _adopt(self, digest: bytes, record: Record, body: memoryview) -> PutStatus:
+    def _adopt(self, scope: Scope, digest: bytes, record: Record, body: memoryview) -> PutStatus:
         """There is an object that the index did not know: ours, when an answer was lost, or of an index that was."""
         name = self.bucket.name(digest, record.key)
         try:
             size, header = self.bucket.head(name)
             found = from_header(record.key, header, size)
-            if found is None or is_expired(found, self.clock()):
+            if found is None or (is_expired(found, self.clock()) and not self._is_held(scope, found)):
                 return self._answered(digest, record, self._put(name, body, record, create=False))
         except (BaseError, OSError) as error:
             return self._unanswered(digest, record, error)
@@ -127,12 +145,18 @@ class Objects:
         self.counters["adopted"] += 1
         return PutStatus.EXISTS
 
+    def _is_held(self, scope: Scope, record: Record) -> bool:
+        return self.guard.holds.now(scope, record.key, record.meta)
+
     def begin(self, writing: Writing) -> PutStatus:
         """Take a chunk for writing; STORED when it was taken, else why not."""
         digest, record = scope_digest(writing.scope), writing.record
         name = (digest, record.key)
         with self.changed:
             if name in self.writing or self.index.readable(digest, [record.key], self.clock())[0]:
+                return PutStatus.EXISTS
+            there = self.index.get(digest, record.key) if self.guard.holds.now.touches(writing.scope) else None
+            if there is not None and stays(self.guard.holds.now, writing.scope, there):
                 return PutStatus.EXISTS
             if name in self._deleting:
                 return PutStatus.BUSY
@@ -159,9 +183,22 @@ class Objects:
         if asked:
             self.index.touch(asked)
 
-    def doom(self, digest: bytes, keys: Sequence[bytes]) -> int:
-        """Forget chunks; their objects go with the next `purge`. How many could be read until now."""
-        return sum(entry.state is State.LIVE for entry in self.index.mark(digest, keys, State.DOOMED))
+    def doom(self, scope: Scope, digest: bytes, keys: Sequence[bytes], removal: Removal) -> list[Entry]:
+        """Forget chunks, except held ones; their objects go with the next `purge`. What the others were until now.
+
+        Every removal of a chunk that is whole comes through here.
+        """
+        with self.guard.deciding() as held:
+
+            def kept(entry: Entry) -> bool:
+                found = not removal.release and stays(held, scope, entry)
+                if found:
+                    removal.held.add((scope, entry.record.key))
+                return found
+
+            before = self.index.mark(digest, keys, State.DOOMED, kept)
+        self.guard.gone(self.tier, scope, [entry.record for entry in before if entry.state is State.LIVE], removal)
+        return before
 
     def purge(self, digest: bytes, keys: Iterable[bytes]) -> None:
         """Delete the objects of doomed rows, then the rows; not those that a late PUT could bring back.
@@ -191,10 +228,24 @@ class Objects:
         entry = self.index.get(digest, key)
         return entry is not None and entry.state is State.DOOMED
 
-    def empty(self, digest: bytes) -> None:
-        """Delete every object under a scope's name until none is listed, known to the index or not."""
-        while keys := [key for key, _ in self.bucket.listing(digest)]:
+    def empty(self, scope: Scope, digest: bytes) -> None:
+        """Delete every object under a scope's name until none is listed, known to the index or not; held ones stay."""
+        while keys := [
+            key for key, size in self.bucket.listing(digest) if not self._must_stay(scope, digest, key, size)
+        ]:
             self.bucket.delete([self.bucket.name(digest, key) for key in keys])
+
+    def _must_stay(self, scope: Scope, digest: bytes, key: bytes, size: int) -> bool:
+        """Whether an object under a scope's name is held; one that says nothing is, when a hold could mean it."""
+        held = self.guard.holds.now
+        if not held.touches(scope):
+            return False
+        entry = self.index.get(digest, key)
+        if entry is not None:
+            return stays(held, scope, entry)
+        size, header = self.bucket.head(self.bucket.name(digest, key))
+        record = from_header(key, header, size)
+        return record is None or held(scope, key, record.meta)
 
     def _claim(self, digest: bytes, keys: Sequence[bytes]) -> list[bytes]:
         """The keys that are doomed, not late, and that nobody writes or deletes now; their writes are turned away."""

@@ -9,8 +9,22 @@ from pathlib import Path
 from obstore.exceptions import BaseError
 
 from kvctl.connector.wire import PutStatus
-from kvctl.store.api import Buffer, Done, PlaceStat, Reading, Record, Scrubbed, TierStat, Usage
+from kvctl.store.api import (
+    Buffer,
+    Done,
+    Found,
+    PlaceStat,
+    Reading,
+    Record,
+    Removal,
+    Scrubbed,
+    TierStat,
+    Usage,
+    Why,
+)
+from kvctl.store.api import State as Kept
 from kvctl.store.buffers import BufferPool, NoRoomError
+from kvctl.store.guard import Guard
 from kvctl.store.ram import RamReading
 from kvctl.store.s3 import rebuild, scrub, upkeep
 from kvctl.store.s3.bucket import Bucket, Settings, reason, scope_digest
@@ -44,8 +58,11 @@ class S3Tier:
         pool: BufferPool,
         clock: Callable[[], float] = time.time,
         map_bytes: int = MAP_BYTES,
+        guard: Guard | None = None,
     ) -> None:
         self.name = name
+        self._guard = guard or Guard()
+        self._swept = b""  # where the sweep of expired chunks goes on
         self._capacity = capacity
         self._pool = pool
         self._settings = settings
@@ -53,7 +70,7 @@ class S3Tier:
         self._lock = DirectoryLock(directory)
         self._index = Index(directory, map_bytes)
         self.fresh = self._index.fresh  # a new index: what the bucket holds is not known before `reindex`
-        self._objects = Objects(bucket, self._index, Health(settings.bucket), clock)
+        self._objects = Objects(name, bucket, self._index, Health(settings.bucket), clock, self._guard)
         self._named: set[bytes] = set()
         self._closed = False
         self._check_bucket()
@@ -202,28 +219,63 @@ class S3Tier:
             if scope is not None and entry.state is State.LIVE:
                 yield scope, entry.record
 
-    def expire(self, limit: int) -> list[tuple[Scope, Record]]:
-        """See api.Tier. Those of scopes that nobody has named since `reindex` go too, but are not told."""
-        rows = self._index.expired(self._objects.clock(), limit)
-        told = list(self._with_names(rows))
-        for digest in {digest for digest, _ in rows}:
-            self._remove(digest, [entry.record.key for owner, entry in rows if owner == digest])
-        return told
+    def found(self, scope: Scope, key: bytes) -> Found | None:
+        """See api.Tier."""
+        digest = scope_digest(scope)  # this is asked inside changes of the index: it makes none
+        if (writing := self._objects.writing.get((digest, key))) is not None:
+            return Found(writing.record, Kept.LIVE)
+        entry = self._index.get(digest, key)
+        if entry is None:
+            return None
+        if entry.state is State.LIVE:
+            return Found(entry.record, Kept.EXPIRED if is_expired(entry.record, self._objects.clock()) else Kept.LIVE)
+        return Found(entry.record, Kept.QUARANTINED if entry.state is State.QUARANTINED else Kept.DELETING)
 
-    def remove(self, scope: Scope, keys: Sequence[bytes]) -> int:
+    def expire(self, limit: int) -> list[tuple[Scope, Record]]:
+        """See api.Tier. Those of scopes that nobody has named since `reindex` go too, but are not told.
+
+        While there are holds they stay: nobody knows whose they are.
+        """
+        rows, self._swept = self._index.expired(self._objects.clock(), limit, self._swept)
+        names = {digest: held.scope for digest, held in self._index.holdings().items()}
+        removal = Removal(Why.EXPIRED)
+        for digest in {digest for digest, _ in rows}:
+            keys = [entry.record.key for owner, entry in rows if owner == digest]
+            scope = names.get(digest)
+            if scope is not None:
+                self._remove(scope, digest, keys, removal)
+            elif not self._guard.holds.now.given.holds:
+                self._index.mark(digest, keys, State.DOOMED)
+                self._purge(digest, keys)
+        return removal.gone
+
+    def remove(self, scope: Scope, keys: Sequence[bytes], removal: Removal | None = None) -> int:
         """See api.Tier. Objects that cannot be deleted now are deleted when the endpoint is back."""
         digest, wanted = self._digest(scope), set(keys)
-        self._objects.cancel(digest, lambda record: record.key in wanted)
-        return self._remove(digest, keys)
+        removal = removal or Removal(Why.REMOVED)
+        self._cancel(scope, digest, lambda record: record.key in wanted, removal)
+        return self._remove(scope, digest, keys, removal)
 
-    def _remove(self, digest: bytes, keys: Sequence[bytes]) -> int:
-        count = self._objects.doom(digest, keys)
+    def _cancel(self, scope: Scope, digest: bytes, chosen: Callable[[Record], bool], removal: Removal) -> None:
+        """Turn writes of chosen chunks into failures, except of held ones."""
+        with self._guard.deciding() as held:
+
+            def gone(record: Record) -> bool:
+                return removal.release or not held(scope, record.key, record.meta)
+
+            self._objects.cancel(digest, lambda record: chosen(record) and gone(record))
+
+    def _remove(self, scope: Scope, digest: bytes, keys: Sequence[bytes], removal: Removal) -> int:
+        before = self._objects.doom(scope, digest, keys, removal)
+        self._purge(digest, [entry.record.key for entry in before])
+        return sum(entry.state is State.LIVE for entry in before)
+
+    def _purge(self, digest: bytes, keys: Sequence[bytes]) -> None:
         if self._objects.health.writable:  # else upkeep does it when the endpoint is back
             try:
                 self._objects.purge(digest, keys)
             except (BaseError, OSError) as error:
                 self._objects.health.write_failed(reason(error))
-        return count
 
     def walk(self, scope: Scope | None = None, after: bytes = b"") -> Iterator[tuple[Scope, Record]]:
         """See api.Tier. Without a scope, those that nobody has named since `reindex` are left out."""
@@ -238,29 +290,34 @@ class S3Tier:
         """What named scopes hold, if only something to be deleted; `stat` counts the others as `unnamed_scopes`."""
         return {held.scope: held.live for held in self._index.holdings().values() if held.scope}
 
-    def erase_subject(self, scope: Scope, subject: bytes) -> int:
+    def erase_keys(self, scope: Scope, keys: Sequence[bytes], removal: Removal | None = None) -> int:
+        """See api.Tier. Raises UnreachableError KV-STORE-305 when objects are left: a second call goes on."""
+        wanted = frozenset(keys)
+        return self._erase(scope, lambda record: record.key in wanted, removal, whole=False)
+
+    def erase_subject(self, scope: Scope, subject: bytes, removal: Removal | None = None) -> int:
         """See api.Tier. Raises UnreachableError KV-STORE-305 when objects are left: a second call goes on."""
         if subject == NO_SUBJECT:
             raise ValueError("16 zero bytes stand for no subject")
-        return self._erase(scope, lambda record: record.meta.subject == subject, whole=False)
+        return self._erase(scope, lambda record: record.meta.subject == subject, removal, whole=False)
 
-    def erase_scope(self, scope: Scope) -> int:
+    def erase_scope(self, scope: Scope, removal: Removal | None = None) -> int:
         """See api.Tier. Objects under the scope's name that the index does not know go as well.
 
         Raises UnreachableError KV-STORE-305 when objects are left: a second call goes on.
         """
-        return self._erase(scope, lambda _: True, whole=True)
+        return self._erase(scope, lambda _: True, removal, whole=True)
 
-    def _erase(self, scope: Scope, chosen: Callable[[Record], bool], *, whole: bool) -> int:
+    def _erase(self, scope: Scope, chosen: Callable[[Record], bool], removal: Removal | None, *, whole: bool) -> int:
+        removal = removal or Removal(Why.ERASED)
         digest = self._digest(scope)
-        self._objects.cancel(digest, chosen)
-        entries = [entry for _, entry in self._index.every(digest) if chosen(entry.record)]
-        keys = [entry.record.key for entry in entries]
-        self._objects.doom(digest, keys)
+        self._cancel(scope, digest, chosen, removal)
+        keys = [entry.record.key for _, entry in self._index.every(digest) if chosen(entry.record)]
+        before = self._objects.doom(scope, digest, keys, removal)
         try:
-            self._objects.purge_all(digest, keys)
+            self._objects.purge_all(digest, [entry.record.key for entry in before])
             if whole:
-                self._objects.empty(digest)
+                self._objects.empty(scope, digest)
         except (BaseError, OSError) as error:
             self._objects.health.write_failed(reason(error))
             raise self._unreachable(
@@ -271,7 +328,7 @@ class S3Tier:
             ) from error
         # Also without a row now: those that were evicted before may have left their values behind.
         self._index.rebuild()
-        return sum(is_chunk(entry) for entry in entries)
+        return sum(is_chunk(entry) for entry in before)
 
     def _unreachable(self, code: str, what: str, why: str, fix: str) -> UnreachableError:
         return UnreachableError(

@@ -1,9 +1,10 @@
 """One atomic change of a mount's index: entries, their second indexes, usage and the watermark move together."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from kvctl.store.api import Usage
+from kvctl.store.api import Removal, Usage
+from kvctl.store.holds import InForce
 from kvctl.store.segments.index import Index
 from kvctl.store.segments.layout import (
     U64,
@@ -35,10 +36,18 @@ class Change:
         self._moves: list[tuple[int, bytes, int | None]] = []  # scope, key, when it ends; None: it is gone
         self.freed: dict[Place, int] = {}  # to be punched after the commit
 
-    def put(self, entry: Entry) -> None:
-        """Enter a chunk. What another record of the same name takes is freed."""
+    def put(self, entry: Entry, held: InForce) -> None:
+        """Enter a chunk. What another record of the same name takes is freed; one that is held stays instead."""
         number = self._number(entry.scope)
         name = number_key(number) + entry.record.key
+        there = self._get(entry.scope, number, entry.record.key)
+        if (
+            there is not None
+            and there.record != entry.record
+            and held(entry.scope, there.record.key, there.record.meta)
+        ):
+            self.free(entry.place, entry.size)
+            return
         old = self._pop(entry.scope, number, entry.record.key)
         if old is not None and old.place != entry.place:
             self.free(old.place, old.size, live=True)
@@ -54,13 +63,31 @@ class Change:
         self._count(number, entry.record.length, 1)
         self._moves.append((number, entry.record.key, meta.expires_at))
 
+    def get(self, scope: Scope, key: bytes) -> Entry | None:
+        number = self._find(scope)
+        return None if number is None else self._get(scope, number, key)
+
     def remove(self, scope: Scope, key: bytes) -> Entry | None:
-        """Forget a chunk and free its place."""
+        """Forget a chunk and free its place. What a hold says about it is the caller's affair."""
         number = self._find(scope)
         entry = None if number is None else self._pop(scope, number, key)
         if entry is not None:
             self.free(entry.place, entry.size, live=True)
         return entry
+
+    def take_out(self, scope: Scope, keys: Sequence[bytes], held: InForce, removal: Removal) -> list[Entry]:
+        """Forget those chunks that may go; the others are noted in the removal."""
+        gone = []
+        for key in keys:
+            entry = self.get(scope, key)
+            if entry is None:
+                continue
+            if held(scope, key, entry.record.meta) and not removal.release:
+                removal.held.add((scope, key))
+            else:
+                self.remove(scope, key)
+                gone.append(entry)
+        return gone
 
     def quarantine(self, scope: Scope, key: bytes, place: Place) -> bool:
         """Move a chunk that lies at `place` out of sight; False when it is gone or elsewhere by now."""

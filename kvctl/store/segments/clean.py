@@ -9,9 +9,10 @@ from threading import Event
 
 from xxhash import xxh3_128_digest
 
-from kvctl.store.api import Scrubbed
+from kvctl.store.api import Removal, Scrubbed
 from kvctl.store.buffers import HEAD, PAGE, Buffer, BufferPool
 from kvctl.store.segments.change import Change
+from kvctl.store.segments.chosen import Chosen
 from kvctl.store.segments.layout import Entry, Place, record_size
 from kvctl.store.segments.linux import data_ranges
 from kvctl.store.segments.mount import Mount
@@ -21,29 +22,20 @@ from kvctl.types.chunks import Scope
 
 log = logging.getLogger(__name__)
 
-STEP = 1000  # chunks of one commit
 SPARSE = 0.25  # live share of a segment, below which its chunks move together elsewhere
 
 
-def erase(mount: Mount, scope: Scope, subject: bytes | None) -> int:
-    """Remove a subject's chunks, or the whole scope's, and every trace of them in the mount's files. Raises OSError.
+def erase(mount: Mount, scope: Scope, chosen: Chosen, removal: Removal) -> int:
+    """Remove a scope's chunks that are chosen, and every trace of them in the mount's files. Raises OSError.
 
     Removal is committed before anything is punched: no crash brings a chunk back. Then the index is written anew,
-    because pages that LMDB has freed keep the old values.
+    because pages that LMDB has freed keep the old values. Held chunks stay, those in quarantine as well.
     """
     mount.drain()
     total = 0
-    while keys := _names(mount, scope, subject):
-        total += mount.remove(scope, keys, wipe=True)
-    bad = [entry for entry in mount.index.quarantined(scope) if subject in (None, entry.record.meta.subject)]
-
-    def finish(made: Change) -> None:
-        for entry in bad:
-            made.drop_quarantined(scope, entry.record.key)
-        if subject is None:
-            made.drop_scope(scope)
-
-    mount.commit(finish)
+    while gone := sum(mount.remove(scope, keys, removal, wipe=True) for keys in chosen.names(mount, scope)):
+        total += gone  # and again: some may have come in behind the look
+    total += _drop_bad(mount, scope, chosen, removal)
     freed = set(mount.index.holes())  # earlier ones included: they may hold the same subject's bytes
     mount.holes.punch()
     mount.commit(lambda made: None)
@@ -51,7 +43,24 @@ def erase(mount: Mount, scope: Scope, subject: bytes | None) -> int:
         raise OSError(errno.EIO, "freed ranges could not be punched")
     mount.drop_empty()
     mount.index.compact()
-    return total + len(bad)
+    return total
+
+
+def _drop_bad(mount: Mount, scope: Scope, chosen: Chosen, removal: Removal) -> int:
+    """What of the chosen is in quarantine goes too; the scope's names with its last chunk."""
+    bad = [entry for entry in mount.index.quarantined(scope) if chosen.takes(entry)]
+    with mount.guard.deciding() as held:
+        kept = {entry.record.key for entry in bad if held(scope, entry.record.key, entry.record.meta)}
+
+        def finish(made: Change) -> int:
+            dropped = sum(made.drop_quarantined(scope, one.record.key) for one in bad if one.record.key not in kept)
+            if chosen.whole and not kept:
+                made.drop_scope(scope)
+            return dropped
+
+        dropped = mount.commit(finish)
+    removal.held.update((scope, key) for key in kept)
+    return dropped
 
 
 def scrub(mount: Mount, stop: Callable[[], bool]) -> Scrubbed:
@@ -98,12 +107,6 @@ def compact_segment(mount: Mount, pool: BufferPool, segment: int) -> int:
         mount.holes.unpin(whole)
     mount.drain()
     return int(segment not in mount.index.segments())
-
-
-def _names(mount: Mount, scope: Scope, subject: bytes | None) -> list[bytes]:
-    if subject is not None:
-        return mount.index.of_subject(scope, subject, STEP)
-    return [entry.record.key for entry, _ in zip(mount.index.walk(scope), range(STEP), strict=False)]
 
 
 def _everything(mount: Mount) -> Iterator[Entry]:

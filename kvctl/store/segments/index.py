@@ -119,29 +119,38 @@ class Index:
                 return
             after = page[-1][0][-KEY_BYTES:]
 
-    def of_subject(self, scope: Scope, subject: bytes, limit: int) -> list[bytes]:
-        """Keys of a subject's chunks."""
+    def of_subject(self, scope: Scope, subject: bytes, limit: int, after: bytes = b"") -> list[bytes]:
+        """Keys of a subject's chunks, behind `after`."""
         number = self.numbers.get(scope)
         if number is None:
             return []
-        page = self._page(b"subjects", subject_key(number, subject, b""), b"", limit)
+        page = self._page(b"subjects", subject_key(number, subject, b""), after, limit)
         return [name[-KEY_BYTES:] for name, _ in page if len(name) == SUBJECT_KEY]
 
-    def expired(self, now: float, limit: int) -> dict[Scope, list[bytes]]:
-        """Chunks whose end has come, the oldest first, at most `limit`."""
+    def expired(self, now: float, limit: int, after: bytes = b"") -> tuple[dict[Scope, list[bytes]], bytes]:
+        """Chunks whose end has come, the oldest first behind `after`, at most `limit`; where to go on, if at all."""
         found: dict[Scope, list[bytes]] = {}
-        for name, _ in self._page(b"expiry", b"", b"", limit):
+        page = self._page(b"expiry", b"", after, limit)
+        for name, _ in page:
             at, number, key = split_expiry(name)
             if at > now:
-                break
+                return found, b""
             found.setdefault(self.scopes[number], []).append(key)
-        return found
+        return found, page[-1][0] if len(page) == limit else b""
 
     def quarantined(self, scope: Scope | None = None) -> list[Entry]:
         """Chunks whose bytes were wrong, kept for inspection; they answer as absent."""
         with self.read() as transaction, transaction.cursor(self.dbs[b"quarantine"]) as cursor:
             rows = [(self.scopes[int.from_bytes(name[:4], "big")], name[4:], value) for name, value in _rows(cursor)]
         return [unpack_entry(owner, key, value) for owner, key, value in rows if scope in (None, owner)]
+
+    def quarantined_one(self, scope: Scope, key: bytes) -> Entry | None:
+        number = self.numbers.get(scope)
+        if number is None:
+            return None
+        with self.read() as transaction:
+            value = transaction.get(number_key(number) + key, db=self.dbs[b"quarantine"])
+        return None if value is None else unpack_entry(scope, key, bytes(value))
 
     def holes(self) -> dict[Place, int]:
         """What is to be punched: freed by a commit, and not known to be punched."""

@@ -13,8 +13,9 @@ from pathlib import Path
 from threading import Condition, Event
 from typing import TypeVar
 
-from kvctl.store.api import Reading
+from kvctl.store.api import Found, Reading, Removal, State, Why
 from kvctl.store.buffers import BufferPool
+from kvctl.store.guard import Guard
 from kvctl.store.ram import RamReading, RamTier
 from kvctl.store.segments.change import Change, change
 from kvctl.store.segments.health import Health
@@ -63,8 +64,10 @@ class Mount:
         *,
         segment_size: int,
         promote: bool,
+        guard: Guard,
     ) -> None:
         self.path = config.path
+        self.guard = guard
         self.wake = Event()  # set when a commit is due before its time, and at the end
         self.capacity = config.capacity
         self.health = Health(str(config.path), steady)
@@ -148,7 +151,7 @@ class Mount:
     def read(self, scope: Scope, key: bytes) -> Reading | None:
         """Start reading a chunk. Raises NoRoomError when there is no memory for it."""
         name = (scope, key)
-        reading = self.writer.reading(name, lambda buffer: RamReading(buffer, self._tier))
+        reading = self.writer.reading(name, lambda write: self._queued(write))
         if isinstance(reading, RamReading):
             return reading
         while (entry := self._placed(name)) is not None:
@@ -190,19 +193,19 @@ class Mount:
                 raise
         return self._commit(edit)
 
-    def remove(self, scope: Scope, keys: Sequence[bytes], *, wipe: bool = False) -> int:
-        """Forget chunks, then punch them: how many there were. Raises OSError when the index cannot be written."""
+    def remove(self, scope: Scope, keys: Sequence[bytes], removal: Removal, *, wipe: bool = False) -> int:
+        """Forget chunks, then punch them: how many went; held ones stay. Raises OSError when the index is not written.
+
+        Every removal of a chunk that is whole comes through here.
+        """
         self._ram.remove(scope, keys, wipe=wipe)
-
-        def edit(made: Change) -> list[Entry]:
-            return [entry for key in keys if (entry := made.remove(scope, key)) is not None]
-
-        with self.index.writing:
+        with self.index.writing, self.guard.deciding() as held:
             self.writer.wait_for((scope, key) for key in keys)
-            gone = self.commit(edit)
+            gone = self.commit(lambda made: made.take_out(scope, keys, held, removal))
         self.holes.wait_unpinned(entry.place for entry in gone)
         self._ram.remove(scope, keys, wipe=wipe)  # what a read promoted meanwhile
         self.holes.punch()
+        self.guard.gone(self._tier, scope, [entry.record for entry in gone], removal)
         return len(gone)
 
     def move(self, entry: Entry, write: Write) -> bool:
@@ -219,6 +222,7 @@ class Mount:
         self._ram.remove(scope, [key])
         moved = self.commit(lambda made: made.quarantine(scope, key, entry.place))
         if moved:
+            self.guard.gone(self._tier, scope, [entry.record], Removal(Why.QUARANTINED))
             self.counters["quarantined"] += 1
             log.error("mount %s: a chunk's bytes are not what was written; it is in quarantine", self.path)
         return moved
@@ -250,9 +254,9 @@ class Mount:
         self._sequence = found.sequence
         if not found.tail.segment:
             self.log.tail = self.log.create(mark.segment)
-        now = self._clock()
+        now, held = self._clock(), self.guard.holds.now
         for entry in found.entries:
-            if entry.expired(now):
+            if entry.expired(now) and not held(entry.scope, entry.record.key, entry.record.meta):
                 self._given_up[entry.place] = entry.size, None
             else:
                 self._enter(entry)
@@ -264,7 +268,7 @@ class Mount:
         self.settle()
 
     def _commit(self, edit: Callable[[Change], T]) -> T:
-        with self.index.writing:
+        with self.index.writing, self.guard.deciding() as held:
             with self._state:
                 entries = dict(self._pending)
                 tail, sequence = self.log.tail, self._sequence
@@ -276,7 +280,7 @@ class Mount:
                 entries = {name: entry for name, entry in entries.items() if self._pending.get(name) is entry}
             with change(self.index) as made:
                 for entry in entries.values():
-                    made.put(entry)
+                    made.put(entry, held)
                 for (scope, key), used in touched.items():
                     made.touch(scope, key, used)
                 for place in punched:
@@ -303,9 +307,12 @@ class Mount:
             self._live = live
 
     def _enter(self, entry: Entry) -> None:
-        """Add to pending; a record of the same name that is there already is superseded."""
+        """Add to pending; a record of the same name that is there already is superseded, unless it is held."""
         name = (entry.scope, entry.record.key)
         old = self._pending.get(name)
+        if old is not None and old.record != entry.record and self.guard.holds.now(*name, old.record.meta):
+            self._given_up[entry.place] = entry.size, None
+            return
         if old is not None:
             self._given_up[old.place] = old.size, name
             self._pending_bytes -= old.size
@@ -339,6 +346,21 @@ class Mount:
                     self._given_up[entry.place] = entry.size, name
                     self.counters["dropped"] += 1
                     self._ram.remove(entry.scope, [entry.record.key])
+                    self.guard.gone(self._tier, entry.scope, [entry.record], Removal(Why.LOST))
+
+    def _queued(self, write: Write) -> RamReading | None:
+        expired = 0 < write.record.meta.expires_at <= self._clock()
+        return None if expired else RamReading(write.buffer, self._tier)
+
+    def look(self, scope: Scope, key: bytes) -> Found | None:
+        """A chunk, readable or not. Raises OSError: an index that cannot be read says nothing about what is there."""
+        name = (scope, key)
+        held = self.writer.find(name) or self._pending.get(name) or self.index.get(*name)
+        if held is None:
+            bad = self.index.quarantined_one(scope, key)
+            return None if bad is None else Found(bad.record, State.QUARANTINED)
+        expired = 0 < held.record.meta.expires_at <= self._clock()
+        return Found(held.record, State.EXPIRED if expired else State.LIVE)
 
     def _placed(self, name: Name) -> Entry | None:
         """A chunk in a segment; an index that cannot be read knows none."""

@@ -11,9 +11,23 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread
 
 from kvctl.connector.wire import PutStatus
-from kvctl.store.api import Buffer, Done, PlaceStat, Reading, Record, Scrubbed, TierStat, Usage
+from kvctl.store.api import (
+    Buffer,
+    Done,
+    Found,
+    PlaceStat,
+    Reading,
+    Record,
+    Removal,
+    Scrubbed,
+    TierStat,
+    Usage,
+    Why,
+)
 from kvctl.store.buffers import BufferPool
+from kvctl.store.guard import Guard
 from kvctl.store.ram import RamTier
+from kvctl.store.segments.chosen import Chosen, by_keys, by_subject, everything
 from kvctl.store.segments.clean import compact_segment, erase, scrub, sparse_segments
 from kvctl.store.segments.layout import Entry, check_names
 from kvctl.store.segments.mount import Mount, MountConfig
@@ -46,8 +60,11 @@ class SegmentsTier:
         steady: Callable[[], float] = time.monotonic,
         segment_size: int = SEGMENT_BYTES,
         promote: bool = True,
+        guard: Guard | None = None,
     ) -> None:
         self.name = name
+        self._guard = guard or Guard()
+        self._swept: dict[Mount, bytes] = {}  # where the sweep of expired chunks goes on
         self._clock = clock
         self._pool = pool
         self._mounts: list[Mount] = []
@@ -116,23 +133,36 @@ class SegmentsTier:
         for mount in self._mounts:
             mount.touch(scope, keys)
 
-    def remove(self, scope: Scope, keys: Sequence[bytes]) -> int:
+    def found(self, scope: Scope, key: bytes) -> Found | None:
+        """See api.Tier."""
+        for mount in self._mounts:
+            try:
+                there = mount.look(scope, key)
+            except OSError as failed:
+                mount.health.read_failed(failed)
+                raise KvctlError(
+                    "KV-STORE-050", "what a mount holds cannot be told", where=str(mount.path), why=str(failed),
+                    fix="repair the mount or take it out of service",
+                ) from failed  # fmt: skip
+            if there is not None:
+                return there
+        return None
+
+    def remove(self, scope: Scope, keys: Sequence[bytes], removal: Removal | None = None) -> int:
         """See api.Tier. Raises KvctlError when a mount could not forget: its chunks may be there still."""
-        return self._on_each("remove chunks from", lambda mount: mount.remove(scope, keys))
+        removal = removal or Removal(Why.REMOVED)
+        return self._on_each("remove chunks from", lambda mount: mount.remove(scope, keys, removal))
 
     def expire(self, limit: int) -> list[tuple[Scope, Record]]:
-        """Remove chunks whose end has come, at most `limit` a mount; which they were."""
-        gone: list[tuple[Scope, Record]] = []
+        """Remove chunks whose end has come, at most `limit` a mount; which they were. Held ones are passed over."""
+        removal = Removal(Why.EXPIRED)
 
         def sweep(mount: Mount) -> int:
-            for scope, keys in mount.index.expired(self._clock(), limit).items():
-                entries = [entry for key in keys if (entry := mount.index.get(scope, key)) is not None]
-                mount.remove(scope, keys)
-                gone.extend((entry.scope, entry.record) for entry in entries)
-            return len(gone)
+            found, self._swept[mount] = mount.index.expired(self._clock(), limit, self._swept.get(mount, b""))
+            return sum(mount.remove(scope, keys, removal) for scope, keys in found.items())
 
         self._on_each("remove expired chunks from", sweep)
-        return gone
+        return removal.gone
 
     def by_recency(self) -> Iterator[tuple[Scope, Record]]:
         for entry in sorted(self.entries(), key=attrgetter("used")):
@@ -159,13 +189,21 @@ class SegmentsTier:
                 total[scope] = Usage(other.size + usage.size, other.chunks + usage.chunks)
         return {scope: usage for scope, usage in total.items() if usage.chunks}
 
-    def erase_subject(self, scope: Scope, subject: bytes) -> int:
+    def erase_keys(self, scope: Scope, keys: Sequence[bytes], removal: Removal | None = None) -> int:
         """See api.Tier. Raises KvctlError when a mount could not erase everything."""
-        return self._on_each("erase a subject on", lambda mount: erase(mount, scope, subject))
+        return self._erase("chunks", scope, by_keys(keys), removal)
 
-    def erase_scope(self, scope: Scope) -> int:
+    def erase_subject(self, scope: Scope, subject: bytes, removal: Removal | None = None) -> int:
         """See api.Tier. Raises KvctlError when a mount could not erase everything."""
-        return self._on_each("erase a scope on", lambda mount: erase(mount, scope, None))
+        return self._erase("a subject", scope, by_subject(subject), removal)
+
+    def erase_scope(self, scope: Scope, removal: Removal | None = None) -> int:
+        """See api.Tier. Raises KvctlError when a mount could not erase everything."""
+        return self._erase("a scope", scope, everything(), removal)
+
+    def _erase(self, what: str, scope: Scope, chosen: Chosen, removal: Removal | None) -> int:
+        removal = removal or Removal(Why.ERASED)
+        return self._on_each(f"erase {what} on", lambda mount: erase(mount, scope, chosen, removal))
 
     def scrub(self, stop: Callable[[], bool]) -> Scrubbed:
         total = Scrubbed()
@@ -236,7 +274,15 @@ class SegmentsTier:
         try:
             self._mounts.append(
                 Mount(
-                    config, self.name, self._pool, ram, self._clock, steady, segment_size=segment_size, promote=promote
+                    config,
+                    self.name,
+                    self._pool,
+                    ram,
+                    self._clock,
+                    steady,
+                    segment_size=segment_size,
+                    promote=promote,
+                    guard=self._guard,
                 )
             )
         except (OSError, KvctlError) as failed:
@@ -266,7 +312,7 @@ class SegmentsTier:
         now = self._clock()
         for mount in self._readable():
             held = mount.find(*write.name)
-            if held is not None and not 0 < held.record.meta.expires_at <= now:
+            if held is not None and self._stays(held.record, write.scope, now):
                 if write.durable:
                     mount.writer.barrier(write.done, PutStatus.EXISTS)
                 else:
@@ -275,6 +321,10 @@ class SegmentsTier:
         refused = self._submit(write)
         if refused is not None:
             self._refusals.put((write.done, refused))
+
+    def _stays(self, record: Record, scope: Scope, now: float) -> bool:
+        """Whether a chunk that is there keeps one of the same name out: an expired one does so only when it is held."""
+        return not 0 < record.meta.expires_at <= now or self._guard.holds.now(scope, record.key, record.meta)
 
     def _submit(self, write: Write) -> PutStatus | None:
         """Queue a write on the mount with the most room for its backlog; else why not."""

@@ -90,11 +90,11 @@ class Writer:
     def find(self, name: Name) -> Write | None:
         return self._names.get(name)
 
-    def reading(self, name: Name, make: Callable[[Buffer], object]) -> object | None:
-        """`make(buffer)` of a queued chunk, called while the queue holds the buffer."""
+    def reading(self, name: Name, make: Callable[[Write], object | None]) -> object | None:
+        """`make(write)` of a queued chunk, called while the queue holds its buffer."""
         with self._changed:
             write = self._names.get(name)
-            return None if write is None else make(write.buffer)
+            return None if write is None else make(write)
 
     def submit(self, write: Write, timeout: float) -> bool:
         """Queue a chunk and retain its buffer; False when there was no room within `timeout` seconds."""

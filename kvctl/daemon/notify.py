@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Mapping
 
-from kvctl.store.log import Log
+from kvctl.daemon.log import Log
 
 
 class Notify:

@@ -5,7 +5,7 @@ import json
 import logging
 from typing import Any
 
-from kvctl.store.log import BURST, WINDOW, Log
+from kvctl.daemon.log import BURST, WINDOW, Log
 
 
 class Clock:

@@ -1,0 +1,1 @@
+"""The controller over HTTP: routes made from the table of operations, sessions, certificates, a stream of events."""

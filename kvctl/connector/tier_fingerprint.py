@@ -1,0 +1,103 @@
+"""The fingerprint of a running engine, from vLLM's configuration objects; reads attributes alone, imports no vLLM."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kvctl.connector.fingerprint import EngineFields, Fingerprint, canonical
+from kvctl.connector.modelfiles import ModelFiles, read_model
+from kvctl.types.errors import RefusedError, UsageError
+
+# What an engine can change about the values that a model's files compute.
+MODEL_SETTINGS = ("dtype", "quantization", "load_format", "disable_sliding_window", "disable_cascade_attn")
+# What makes two caches of one kind differ in a row.
+SPEC_SETTINGS = ("block_size", "num_kv_heads", "head_size", "dtype", "sliding_window", "attention_chunk_size")
+
+
+def of_engine(
+    vllm: Any,
+    cache: Any,
+    offload: Any,
+    *,
+    row_bytes: int,
+    hash_root: bytes,
+    model: Path | None = None,
+    weights: str | None = None,
+    tokenizer: str | None = None,
+) -> Fingerprint:
+    """`vllm` is its VllmConfig, `cache` its KVCacheConfig, `offload` its OffloadingConfig.
+
+    `model` is the directory, where the engine was given a name; `weights` and `tokenizer` are taken instead of reading
+    the files' content. UsageError KV-VLLM-004 when there is no directory; others as in `read_model` and Fingerprint.
+    """
+    files = read_model(directory(vllm.model_config, model))
+    held = ModelFiles(weights or files.weights, files.config, tokenizer or files.tokenizer)
+    config = canonical({**held.config, **overrides(vllm.model_config), "engine": settings(vllm)})
+    fields = engine_fields(vllm, cache, offload, row_bytes, hash_root)
+    return Fingerprint(weights=held.weights, config=config, tokenizer=held.tokenizer, **fields)
+
+
+def directory(model_config: Any, model: Path | None) -> Path:
+    path = model or Path(model_config.model)
+    if not path.is_dir():
+        raise UsageError(
+            "KV-VLLM-004",
+            "the model's files are not known",
+            where=str(path),
+            why="the engine was given a name, and names may stand for other weights tomorrow",
+            fix="serve the model from a directory, or name that directory in the tier's option `model`",
+        )
+    return path
+
+
+def overrides(model_config: Any) -> Mapping[str, Any]:
+    """Entries of config.json that the engine was told to replace. RefusedError KV-VLLM-005 when they are code."""
+    given = getattr(model_config, "hf_overrides", None) or {}
+    if callable(given):
+        raise RefusedError(
+            "KV-VLLM-005",
+            "the engine's --hf-overrides is a function",
+            where="--hf-overrides",
+            why="what it changes cannot be read, so KV of two configs could get one name",
+            fix="give the overrides as JSON",
+        )
+    return dict(given)
+
+
+def settings(vllm: Any) -> dict[str, Any]:
+    """As texts: 'None' where this vLLM has no such setting."""
+    found = {name: str(getattr(vllm.model_config, name, None)) for name in MODEL_SETTINGS}
+    found["load_format"] = str(getattr(getattr(vllm, "load_config", None), "load_format", None))
+    found["calculate_kv_scales"] = str(getattr(vllm.cache_config, "calculate_kv_scales", None))
+    return found
+
+
+def engine_fields(vllm: Any, cache: Any, offload: Any, row_bytes: int, hash_root: bytes) -> EngineFields:
+    parallel = offload.parallel
+    layout = [str(offload.kv_cache_layout)]
+    layout += [name for name in ("canonical_layout", "replicated_layout") if getattr(offload, name, False)]
+    layout += [f"{name}={getattr(parallel, name)}" for name in ("pcp_size", "dcp_size")]
+    return EngineFields(
+        kv_dtype=offload.model.dtype,
+        codec="none",
+        codec_version=1,
+        layout=" ".join(layout),
+        tokens_per_hash=offload.cache.tokens_per_hash,
+        blocks_per_chunk=offload.cache.blocks_per_chunk,
+        row_bytes=row_bytes,
+        groups=tuple(described(group, cache.kv_cache_groups[group.group_id]) for group in offload.groups),
+        tensor_parallel=parallel.tp_size,
+        pipeline_parallel=parallel.pp_size,
+        world_size=parallel.world_size,
+        hash_algorithm=vllm.cache_config.prefix_caching_hash_algo,
+        hash_root=hash_root.hex(),
+        lora=None,
+    )
+
+
+def described(group: Any, cached: Any) -> str:
+    """One group: its number, tokens of a block, kind of cache with what sizes it, layers in their order."""
+    spec = cached.kv_cache_spec
+    sizes = [f"{name}={getattr(spec, name)}" for name in SPEC_SETTINGS if hasattr(spec, name)]
+    parts = [str(group.group_id), str(group.tokens_per_block), type(spec).__name__, *sizes, *group.layer_names]
+    return " ".join(parts)

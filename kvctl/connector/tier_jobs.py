@@ -1,0 +1,84 @@
+"""Work handed to threads, whose results are fetched later, never waited for but at the end."""
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from kvctl.connector.threads import handed_over
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A job's end. `keys`: which were loaded, of a load; None: they share the fate of `success`."""
+
+    number: int
+    success: bool
+    keys: tuple[bytes, ...] | None = None
+    seconds: float = 0.0
+    size: int = 0
+
+
+class Jobs:
+    """A group of threads and the results of what they did. `start` and `finished` are for one thread."""
+
+    def __init__(self, threads: int, name: str, defect: Callable[[], None]) -> None:
+        self._threads = ThreadPoolExecutor(threads, name)
+        self._defect = defect
+        self._done: SimpleQueue[Done] = SimpleQueue()
+        self._under_way: set[Future[None]] = set()
+
+    def run(self, work: Callable[[], None]) -> bool:
+        """Begin work that reports nothing; whether a thread will do it."""
+        future = handed_over(self._threads, lambda: self._guarded(work))
+        if future is not None:
+            self._under_way.add(future)
+            future.add_done_callback(self._under_way.discard)
+        return future is not None
+
+    def start(self, number: int, work: Callable[[], Done]) -> None:
+        """Begin a job; it ends in `finished` whatever happens, even when no thread can be had."""
+
+        def job() -> None:
+            done = Done(number, False)
+            try:
+                done = work()
+            except Exception:  # noqa: BLE001  it is the job's end, not the thread's
+                self._report()
+            self._done.put(done)
+
+        if not self.run(job):
+            self._done.put(Done(number, False))
+
+    def refuse(self, number: int) -> None:
+        """A job that ends at once, with nothing done."""
+        self._done.put(Done(number, False))
+
+    def finished(self) -> Sequence[Done]:
+        found = []
+        while True:
+            try:
+                found.append(self._done.get_nowait())
+            except Empty:
+                return found
+
+    def drain(self) -> None:
+        """Return when no work is under way; each piece of it is held to a deadline of its own."""
+        wait(list(self._under_way))
+
+    def close(self) -> None:
+        """What has not begun never does; what has, ends by its deadline."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:  # noqa: BLE001
+            self._report()
+
+    def _report(self) -> None:
+        log.exception("KV-VLLM-020: the tier's own error; to the engine it is a miss")
+        self._defect()

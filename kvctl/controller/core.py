@@ -1,0 +1,76 @@
+"""The controller: its books, its keys, its stores, and the services that work on them."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvctl.controller.authorize import authorize
+from kvctl.controller.books import Books
+from kvctl.controller.services import service
+from kvctl.controller.settings import ControllerSettings
+from kvctl.types.errors import RefusedError, UsageError
+from kvctl.types.events import Event
+from kvctl.types.operations import OPERATIONS
+from kvctl.types.principals import Principal
+
+if TYPE_CHECKING:
+    from kvctl.controller.keystore import KeyStore
+    from kvctl.controller.schedule import Schedule
+
+Service = Callable[["Controller", Principal, Any], dict[str, Any]]
+
+
+class Controller:
+    """One site's controller in this process. `settings` name its directory, inventory and stores."""
+
+    def __init__(self, settings: ControllerSettings, books: Books) -> None:
+        self.settings = settings
+        self.books = books
+        self.schedule: Schedule | None = None  # of a kvctld; None in a process that lives for one call
+
+    @property
+    def directory(self) -> Path:
+        return self.settings.directory
+
+    @property
+    def site(self) -> str:
+        return self.settings.site
+
+    @cached_property
+    def keystore(self) -> "KeyStore":
+        from kvctl.controller.keystore import KeyStore
+
+        return KeyStore(self.directory / "keys")
+
+    def call(self, name: str, who: Principal, request: Any) -> dict[str, Any]:
+        """Do one operation as this principal. What was refused is on record, too."""
+        operation = OPERATIONS.get(name)
+        if operation is None:
+            raise UsageError("KV-CTL-004", f"there is no operation {name!r}")
+        try:
+            request = authorize(operation, who, request)
+        except RefusedError as refused:
+            self.books.commit(
+                who, [Event("access.denied", {"operation": name, "code": refused.code}, who.tenant, "denied")]
+            )
+            raise
+        return service(name)(self, who, request)
+
+    def close(self) -> None:
+        self.books.close()
+
+
+@contextlib.contextmanager
+def opened(settings: ControllerSettings) -> Iterator[Controller]:
+    """The controller in this process, for as long as the block lasts."""
+    books = Books(settings.directory, settings.site)
+    controller = Controller(settings, books)
+    try:
+        from kvctl.controller.tenants import complete
+
+        complete(controller)
+        yield controller
+    finally:
+        controller.close()

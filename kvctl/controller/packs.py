@@ -1,0 +1,166 @@
+"""Audit packs: one zip that a person reads and a program verifies, on a machine that never heard of this site."""
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from kvctl import __version__
+from kvctl.controller.books import now
+from kvctl.controller.checks import Check, Outcome, Pack, checks, run
+from kvctl.controller.export import table_csv
+from kvctl.ledger.note import verifier_key
+from kvctl.state import audit as state
+from kvctl.types.errors import KvctlError
+from kvctl.types.principals import Principal
+from kvctl.types.resources import resource
+
+if TYPE_CHECKING:
+    from kvctl.controller.core import Controller
+
+EVIDENCE = (
+    "erasure.closed", "epoch.destroyed", "approval.executed", "policy.activated", "hold.set", "hold.lifted",
+    "move.started", "move.ended",
+    "tier.refused", "backup.created", "tenant.offboarded", "retention.applied", "decision.made",
+)  # fmt: skip
+PROVED = 500  # newest events of these kinds that stand in a pack with their own proof
+NOT_EXPORTED = ("tail", "tmp", "lock")  # of a log's directory: for its writer alone
+MOST_LOG = 256 << 20  # bytes of a log that travel in a pack; of a longer one, the proved events alone
+DATE = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    name: str
+    data: bytes
+    sha256: str
+    outcomes: list[Outcome]
+
+
+def make(ctl: "Controller", who: Principal, pack: Pack, tenant: str | None) -> Made:
+    """Judge, gather, prove and write. With a tenant, its own rows and events alone, and not the whole log."""
+    at = now()
+    outcomes = [_of_tenant(one, tenant) for one in run(ctl, [c for c in checks() if pack.pack in c.controls])]
+    files: dict[str, bytes] = {}
+    for one in outcomes:
+        files |= check_files(one)
+    evidence = proved(ctl, tenant)
+    files |= evidence
+    files |= log_files(ctl) if tenant is None else {}
+    about = summary(ctl, who, pack, tenant, at, outcomes)
+    files["pack.json"] = json.dumps(about, indent=2, ensure_ascii=False).encode()
+    files["report.html"] = report(pack, about, outcomes, sum(name.endswith(".tlog-proof") for name in evidence))
+    files["keys/site.pub"] = (verifier_key(ctl.books.log.origin, ctl.books.identity.public) + "\n").encode()
+    files[f"checkpoints/{about['log']['size']}.checkpoint"] = ctl.books.log.checkpoint().encode()
+    files["verify.py"] = (resource("audits") / "verify.py").read_bytes()
+    files["README.txt"] = (resource("audits") / "templates" / "README.txt").read_bytes()
+    files["MANIFEST.sha256"] = manifest(files)
+    stamp = re.sub(r"[^0-9T]", "", at)[:15]
+    name = f"{stamp}-{pack.pack}" + (f"-{tenant}" if tenant else "")
+    data = zipped(files, name)
+    return Made(name, data, hashlib.sha256(data).hexdigest(), outcomes)
+
+
+def _of_tenant(one: Outcome, tenant: str | None) -> Outcome:
+    if tenant is None:
+        return one
+    rows = [row for row in one.rows if row.get("tenant", tenant) == tenant]
+    return Outcome(one.check, one.verdict, one.population, one.violations, rows, one.waiver)
+
+
+def check_files(one: Outcome) -> dict[str, bytes]:
+    base = f"checks/{one.check.id}"
+    return {
+        f"{base}.sql": sql_text(one.check).encode(),
+        f"{base}.json": json.dumps(one.document(), indent=2, ensure_ascii=False, default=str).encode(),
+        f"{base}.csv": table_csv(one.rows),
+    }
+
+
+def sql_text(check: Check) -> str:
+    head = f"-- {check.id}: {check.question}\n-- PASS: {check.rule}\n-- and a population above zero.\n"
+    return f"{head}\n-- population\n{check.population.strip()};\n\n-- violations\n{check.violations.strip()};\n"
+
+
+def proved(ctl: "Controller", tenant: str | None) -> dict[str, bytes]:
+    """Events that are evidence, each as the very bytes of its leaf, with a proof beside it."""
+    files = {}
+    with ctl.books.state.reading() as db:
+        indexes = state.kinds(db, EVIDENCE, tenant, PROVED)
+    log = ctl.books.log
+    note = log.checkpoint()
+    for index in indexes:
+        (entry,) = log.read(index, index + 1)
+        kind = json.loads(entry)["kind"]
+        name = f"evidence/{index:08d}-{kind}.json"
+        files[name] = entry
+        files[f"{name}.tlog-proof"] = log.prove(index, checkpoint=note).encode()
+    return files
+
+
+def log_files(ctl: "Controller") -> dict[str, bytes]:
+    """The log as its checkpoint covers it: tiles, entries, checkpoint."""
+    root = ctl.books.log.directory
+    found = [p for p in sorted(root.rglob("*")) if p.is_file() and p.relative_to(root).parts[0] not in NOT_EXPORTED]
+    if sum(path.stat().st_size for path in found) > MOST_LOG:
+        return {}
+    return {f"ledger/control/{path.relative_to(root).as_posix()}": path.read_bytes() for path in found}
+
+
+def summary(
+    ctl: "Controller", who: Principal, pack: Pack, tenant: str | None, at: str, outcomes: list[Outcome]
+) -> dict[str, Any]:
+    log = ctl.books.log
+    counts = Counter(str(one.verdict) for one in outcomes)
+    return {
+        "schema": "kvctl.pack/1", "pack": pack.pack, "title": pack.title, "rules": pack.rules,
+        "effective": pack.effective, "scope": pack.scope, "site": ctl.site, "country": ctl.settings.country,
+        "tenant": tenant, "made_at": at,
+        "made_by": who.name, "kvctl": __version__,
+        "log": {"origin": log.origin, "size": log.size, "root": log.root().hex()},
+        "verdicts": counts,
+        "checks": [{"id": o.check.id, "title": o.check.title, "verdict": str(o.verdict)} for o in outcomes],
+    }  # fmt: skip
+
+
+def report(pack: Pack, about: dict[str, Any], outcomes: list[Outcome], proofs: int) -> bytes:
+    """One page that needs no other file: style inside, no script, nothing fetched."""
+    loader = jinja2.FileSystemLoader(resource("audits") / "templates")
+    page = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    by_article = [
+        (article, text, [one for one in outcomes if article in one.check.controls[pack.pack]])
+        for article, text in pack.articles.items()
+    ]
+    return page.get_template("report.html").render(
+        pack=pack, about=about, outcomes=outcomes, articles=by_article, proofs=proofs
+    ).encode()  # fmt: skip
+
+
+def manifest(files: dict[str, bytes]) -> bytes:
+    """As sha256sum writes it."""
+    return b"".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode() for name, data in sorted(files.items()))
+
+
+def zipped(files: dict[str, bytes], name: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(f"{name}/{path}", DATE), data, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def unpack(data: bytes, directory: Path) -> Path:
+    """The pack as a directory below `directory`. KvctlError KV-AUD-010 for a zip with a name that leads out of it."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for name in archive.namelist():
+            if name.startswith("/") or ".." in Path(name).parts:
+                raise KvctlError("KV-AUD-010", "the pack names a file outside of itself", where=name)
+        archive.extractall(directory)
+        return directory / archive.namelist()[0].split("/")[0]

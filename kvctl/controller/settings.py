@@ -1,0 +1,106 @@
+"""What a controller is told: `controller.yaml` beside its state, or nothing at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from kvctl.connector.secretfile import write_secret
+from kvctl.types.errors import UsageError
+
+FILE = "controller.yaml"
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the controller reaches a store: its admin side, and with which certificate when that is not a socket."""
+
+    admin: str  # unix:/PATH or https://HOST:PORT
+    endpoint: str = ""  # the block protocol: tcp:HOST:PORT or unix:/PATH
+    certificate: str = ""
+    key: str = ""
+    ca: str = ""
+    netns: str = ""  # the network namespace that it is in: hosts of a lab
+
+
+class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A gateway or an engine that is told to reset its prefix caches: an admin socket or address."""
+
+    admin: str
+    usage: str = ""  # where its metering records are read
+
+
+class HttpsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str = "127.0.0.1:8443"
+    certificate: str = ""  # none: one of the site's own CA is made
+    key: str = ""
+
+
+class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    schema: int = 1
+    stores: dict[str, StoreSettings] = {}
+    gateways: dict[str, EngineSettings] = {}
+    connectors: dict[str, str] = {}  # name -> public key, 64 hexadecimal digits: who may have leases
+    https: HttpsSettings | None = None
+    sync_seconds: float = 2.0
+    lease_seconds: int = 3600
+    snapshot_seconds: int = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    site: str
+    country: str  # of the site's hardware; "" when there is no inventory
+    entity: str
+    directory: Path  # <state dir>/<site>
+    inventory: Path | None = None
+    state_dir: Path | None = None
+    stores: Mapping[str, StoreSettings] = field(default_factory=dict)
+    gateways: Mapping[str, EngineSettings] = field(default_factory=dict)
+    connectors: Mapping[str, str] = field(default_factory=dict)
+    https: HttpsSettings | None = None
+    sync_seconds: float = 2.0
+    lease_seconds: int = 3600
+    snapshot_seconds: int = 3600
+
+
+def read(directory: Path, *, site: str, country: str = "", entity: str = "", **more: Any) -> ControllerSettings:
+    """The settings of the site whose state is in `directory`. UsageError KV-CTL-006 for a file that is not right."""
+    path = directory / FILE
+    found = File()
+    if path.exists():
+        try:
+            found = msgspec.convert(yaml.safe_load(path.read_text()) or {}, File, strict=False)
+        except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+            raise UsageError(
+                "KV-CTL-006", "the controller's settings are not right", where=str(path), why=str(error)
+            ) from error
+    return ControllerSettings(
+        site, country, entity, directory, stores=found.stores, gateways=found.gateways,
+        connectors=found.connectors, https=found.https,
+        sync_seconds=found.sync_seconds, lease_seconds=found.lease_seconds,
+        snapshot_seconds=found.snapshot_seconds, **more,
+    )  # fmt: skip
+
+
+def add_stores(directory: Path, stores: Mapping[str, StoreSettings]) -> None:
+    """Write these stores into the settings file beside what is there, in one step."""
+    _add(
+        directory,
+        "stores",
+        {name: {k: v for k, v in msgspec.to_builtins(s).items() if v} for name, s in stores.items()},
+    )
+
+
+def add_connector(directory: Path, name: str, public: str) -> None:
+    """Write who may have leases into the settings file. `public`: 64 hexadecimal digits."""
+    _add(directory, "connectors", {name: public})
+
+
+def _add(directory: Path, section: str, entries: Mapping[str, Any]) -> None:
+    path = directory / FILE
+    document: dict[str, Any] = yaml.safe_load(path.read_text()) or {} if path.exists() else {"schema": 1}
+    document[section] = {**document.get(section, {}), **entries}
+    write_secret(path, yaml.safe_dump(document, sort_keys=False).encode())

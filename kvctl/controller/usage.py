@@ -1,0 +1,115 @@
+"""Usage: taking in what gateways metered, and showing it beside what lies on the stores."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from kvctl.controller.stores import StoreAddress, ask
+from kvctl.state import catalogue, usage
+from kvctl.types.errors import KvctlError, UnreachableError, UsageError
+from kvctl.types.principals import Principal
+from kvctl.types.requests import UsageShow
+
+if TYPE_CHECKING:
+    from kvctl.controller.core import Controller, Service
+
+PAGE = 1000  # records of one answer
+SECONDS = 30.0
+
+
+def collect(ctl: Controller) -> list[dict[str, Any]]:
+    """Take in the usage records of every gateway, each once; a gateway that cannot be read is said to be so."""
+    return [_collected(ctl, name) for name in sorted(ctl.settings.gateways)]
+
+
+def _collected(ctl: Controller, name: str) -> dict[str, Any]:
+    source = f"gateway:{name}"
+    settings = ctl.settings.gateways[name]
+    address = StoreAddress(settings.usage or settings.admin)
+    try:
+        return {"gateway": name, "state": "ok", **_follow(ctl, source, address)}
+    except KvctlError as error:
+        if not error.code.startswith(("KV-STORE", "KV-GATE")):
+            raise
+        state = "unreachable" if isinstance(error, UnreachableError) else "failed"
+        with ctl.books.state.writing() as db:
+            catalogue.mark_source(db, source, state, f"{error.code}: {error.why or error.what}", _now())
+        return {"gateway": name, "state": state, "why": error.why or error.what}
+
+
+def _follow(ctl: Controller, source: str, address: StoreAddress) -> dict[str, Any]:
+    with ctl.books.state.reading() as db:
+        known = catalogue.source(db, source)
+    boot, counter = (known.boot, known.next) if known else ("", 0)
+    taken = lost = 0
+    while True:
+        query = {"limit": PAGE} | ({"after": f"{boot}:{counter}"} if boot else {})
+        records: list[dict[str, Any]] = ask(address, "usage", query=query, timeout=SECONDS)["records"]
+        with ctl.books.state.writing() as db:
+            if records:
+                usage.take(db, source, records)
+            for gap in gaps(boot, counter, records):
+                catalogue.add_gap(db, source, *gap, _now(), "records are missing")
+                lost += gap[2] - gap[1] + 1
+            if records:
+                boot, counter = records[-1]["boot"], records[-1]["counter"]
+            stored = len(records)
+            catalogue.keep_source(
+                db, source, boot, counter, now=_now(), sent=stored, stored=stored, clock_ms=float("nan")
+            )
+        taken += len(records)
+        if boot:
+            ask(address, "collected", {"upto": f"{boot}:{counter}"}, timeout=SECONDS)
+        if len(records) < PAGE:
+            return {"records": taken, "lost": lost}
+
+
+def gaps(boot: str, counter: int, records: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
+    """Numbers that are missing: (boot, first, last). Each boot counts from 1."""
+    found = []
+    for record in records:
+        expected = counter + 1 if record["boot"] == boot else 1
+        if record["counter"] > expected:
+            found.append((record["boot"], expected, record["counter"] - 1))
+        boot, counter = record["boot"], record["counter"]
+    return found
+
+
+def show(ctl: Controller, who: Principal, p: UsageShow) -> dict[str, Any]:
+    """Bytes that are there now, by tenant, store and tier; requests and tokens of a time, by tenant and model.
+
+    `stores` and `gateways` say of whom the numbers are not whole, and since when.
+    """
+    since, until = _time(p.since), _time(p.until)
+    never = {"state": "never read", "why": "", "seen_at": None, "records": None, "lost": None}
+    with ctl.books.state.reading() as db:
+        known = usage.gateways(db)
+        states = {row["store"]: row for row in catalogue.states(db)}
+        return {
+            "schema": "kvctl.usage.show/1", "tenant": p.tenant, "since": since, "until": until,
+            "stored": usage.stored(db, p.tenant), "requests": usage.requests(db, p.tenant, since, until),
+            "stores": [
+                states.get(name, {"store": name, "state": "never read", "why": "", "seen_at": None})
+                for name in sorted(ctl.settings.stores)
+            ],
+            "gateways": [{**never, **known.get(name, {}), "gateway": name} for name in sorted(ctl.settings.gateways)],
+        }  # fmt: skip
+
+
+def _time(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError("KV-RET-009", "that is no time", where=text[:40], fix="2026-03-01T00:00:00Z") from error
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return moment.replace(tzinfo=None).isoformat()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+SERVICES: dict[str, Service] = {"usage.show": show}

@@ -1,0 +1,52 @@
+"""Prefill and decode on different engines: the one computes the prompt and stores it, the other is told to wait for it.
+
+Whatever goes wrong with the first, the second computes the prompt itself: nothing here ever fails a request.
+"""
+
+import time
+from dataclasses import dataclass, replace
+
+import aiohttp
+
+from kvctl.connector.keys import Identity
+from kvctl.gateway.admission import Admission, Ask
+from kvctl.gateway.engines import Engine
+from kvctl.gateway.flight import Flight
+from kvctl.gateway.job import Job
+from kvctl.gateway.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    admission: Admission
+    identity: Identity
+    metrics: Metrics
+    await_seconds: float  # that the decoding engine waits for chunks
+
+    async def run(self, flight: Flight, job: Job, ask: Ask) -> None:
+        """Have the prompt computed, and set the handle's `await_until`, where the site has engines for that."""
+        decoding = flight.engine
+        if job.tie.handle is None or decoding is None or decoding.written.role != "decode":
+            return
+        engine = self.admission.prefilling(ask)
+        if engine is not None and await self._compute(engine, flight, job, ask):
+            handle = replace(job.tie.handle, await_until=time.time() + self.await_seconds)
+            job.tie = replace(job.tie, handle=handle)
+
+    async def _compute(self, engine: Engine, flight: Flight, job: Job, ask: Ask) -> bool:
+        self.admission.take(ask, engine)
+        try:
+            async with engine.post(job.route.path, job.prefill_data(self.identity), flight.id + "-p") as response:
+                await response.read()
+                return response.status == 200
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as bad:
+            engine.failed(f"{type(bad).__name__}: {bad}"[:300])
+            self._failed(engine, "connect")
+        except (aiohttp.ClientError, TimeoutError):
+            self._failed(engine, "prefill")
+        finally:
+            self.admission.give_back(ask, engine)
+        return False
+
+    def _failed(self, engine: Engine, how: str) -> None:
+        self.metrics.count("kvgated_engine_failures_total", engine=engine.name, how=how)

@@ -1,0 +1,160 @@
+"""Erasure requests and their receipts: events to rows, and the queries on them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kvctl.state.governance import Apply, Connection, rows
+from kvctl.types.events import Recorded
+
+BRIEF = "id, tenant, scope, domain, subject, requested_by, received, due, closed, outcome, receipt_idx"
+
+
+def received(db: Connection, event: Recorded) -> None:
+    d = event.data
+    db.execute(
+        """INSERT INTO erasures BY NAME SELECT ? AS id, ? AS tenant, ? AS scope, ? AS domain, ? AS subject,
+           ? AS requested_by, ?::TIMESTAMP AS received, ?::TIMESTAMP AS due, 'open' AS outcome""",
+        [d["erasure"], event.tenant, d["scope"], d["domain"], d["subject"], event.actor, event.at, d["due"]],
+    )
+
+
+def closed(db: Connection, event: Recorded) -> None:
+    d = event.data
+    db.execute(
+        """UPDATE erasures SET outcome = $outcome, receipt = $receipt, receipt_idx = $idx,
+           closed = if($outcome = 'restricted', NULL, $at::TIMESTAMP) WHERE id = $id""",
+        {
+            "outcome": d["receipt"]["outcome"], "receipt": json.dumps(d["receipt"]), "idx": event.index,
+            "at": event.at, "id": d["erasure"],
+        },
+    )  # fmt: skip
+
+
+def flushed(db: Connection, event: Recorded) -> None:
+    for one in event.data["engines"]:
+        db.execute(
+            "INSERT INTO engine_flushes VALUES (?, ?, ?, ?, ?)",
+            [event.data["erasure"], one["engine"], one["answered"], event.at, one["why"]],
+        )
+
+
+def find(db: Connection, erasure: str) -> dict[str, Any] | None:
+    found = rows(db, f"SELECT {BRIEF}, receipt FROM erasures WHERE id = ?", [erasure])  # noqa: S608
+    return found[0] if found else None
+
+
+def listed(db: Connection, tenant: str | None) -> list[dict[str, Any]]:
+    return rows(
+        db,
+        f"""SELECT {BRIEF}, closed IS NULL AND due < now()::TIMESTAMP AS overdue FROM erasures
+            WHERE coalesce(tenant = ?, true) ORDER BY received DESC, id""",  # noqa: S608
+        [tenant],
+    )
+
+
+def unfinished(db: Connection) -> list[dict[str, Any]]:
+    """Those that are open, and those that a hold restricted."""
+    return rows(db, f"SELECT {BRIEF} FROM erasures WHERE outcome IN ('open', 'restricted') ORDER BY received, id")  # noqa: S608
+
+
+Scope = Mapping[str, Any]  # tenant, domain, subject; None: all of them
+# Copies that an erasure is about: a user's own, and private ones of others that the user shared. $since: when it was
+# received; what has gone since then counts as well, so that a run that was cut off is told whole. Clocks of stores may
+# be some seconds apart, and what is erased too much is only computed again.
+SINCE = "$since::TIMESTAMP + INTERVAL 5 SECONDS"
+ABOUT = f"""FROM chunks c WHERE c.tenant = $tenant AND ($domain IS NULL OR c.domain = $domain)
+    AND c.placed_at <= {SINCE} AND (c.removed_at IS NULL OR c.removed_at >= $since::TIMESTAMP - INTERVAL 5 SECONDS)
+    AND ($subject IS NULL OR c.subject = $subject OR (c.class <> 'common' AND EXISTS (
+        SELECT 1 FROM lineage l WHERE l.subject = $subject AND l.tenant = c.tenant AND l.domain = c.domain
+        AND l.key = c.key)))"""  # noqa: S608
+
+
+def _about(scope: Scope, since: str) -> dict[str, Any]:
+    return {**{name: scope[name] for name in ("tenant", "domain", "subject")}, "since": since}
+
+
+def copies(db: Connection, scope: Scope, since: str) -> list[dict[str, Any]]:
+    """Copies and bytes by store, tier, site and domain."""
+    return rows(
+        db,
+        f"""SELECT c.store, c.tier, c.domain, coalesce(any_value(p.site), 'unknown') AS site, count(*) AS copies,
+                sum(c.bytes)::BIGINT AS bytes
+            FROM (SELECT c.* {ABOUT}) c
+            LEFT JOIN (SELECT store, tier, site FROM places WHERE valid_to IS NULL) p ON p.store = c.store
+                AND p.tier = CASE WHEN EXISTS (SELECT 1 FROM places q WHERE q.store = c.store AND q.tier = c.tier
+                                               AND q.valid_to IS NULL) THEN c.tier ELSE '*' END
+            GROUP BY c.store, c.tier, c.domain ORDER BY c.store, c.tier, c.domain""",  # noqa: S608
+        _about(scope, since),
+    )
+
+
+def names(db: Connection, store: str, scope: Scope, since: str, limit: int) -> tuple[int, list[tuple[str, str, str]]]:
+    """How many chunks at a store it is about, and up to `limit` of their names: domain, epoch, key."""
+    parameters = _about(scope, since) | {"store": store}
+    chosen = f"SELECT DISTINCT c.domain, c.epoch, lower(hex(c.key)) AS key {ABOUT} AND c.store = $store"
+    total = db.execute(f"SELECT count(*) FROM ({chosen})", parameters).fetchone()  # noqa: S608
+    found = db.execute(
+        f"{chosen} ORDER BY c.domain, c.epoch, key LIMIT $limit", parameters | {"limit": limit}
+    ).fetchall()
+    assert total is not None
+    return total[0], found
+
+
+def left(db: Connection, store: str, scope: Scope, since: str) -> list[tuple[str, str, str]]:
+    """Names of those that the catalogue still has there."""
+    return db.execute(
+        f"""SELECT DISTINCT c.domain, c.epoch, lower(hex(c.key)) AS key {ABOUT} AND c.store = $store
+            AND c.removed_at IS NULL ORDER BY ALL""",
+        _about(scope, since) | {"store": store},
+    ).fetchall()
+
+
+def anew(db: Connection, store: str, tenant: str, since: str) -> set[tuple[str, str, str]]:
+    """Names of what was stored there after the request came: another's by now."""
+    found = db.execute(
+        f"""SELECT DISTINCT domain, epoch, lower(hex(key)) FROM chunks
+            WHERE store = $store AND tenant = $tenant AND removed_at IS NULL AND placed_at > {SINCE}""",  # noqa: S608
+        {"store": store, "tenant": tenant, "since": since},
+    )
+    return set(found.fetchall())
+
+
+def epochs_held(db: Connection, store: str, tenant: str) -> set[tuple[str, str]]:
+    """Domains and epochs of which the catalogue has anything at a store."""
+    found = db.execute(
+        "SELECT DISTINCT domain, epoch FROM chunks WHERE store = ? AND tenant = ? AND removed_at IS NULL",
+        [store, tenant],
+    )
+    return set(found.fetchall())
+
+
+def without_user(db: Connection, tenant: str) -> int:
+    """Private copies that were stored for nobody who was named."""
+    row = db.execute(
+        """SELECT count(*) FROM chunks WHERE tenant = ? AND removed_at IS NULL AND subject IS NULL
+           AND class <> 'common'""",
+        [tenant],
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def forget_lineage(db: Connection, tenant: str, subject: str) -> None:
+    db.execute("DELETE FROM lineage WHERE tenant = ? AND subject = ?", [tenant, subject])
+
+
+def policy_versions(db: Connection, tenant: str) -> dict[str, Any]:
+    """Of the policies in force: {"residency": n, "retention": {class: n}}."""
+    retention = db.execute(
+        "SELECT class, version FROM retention_policies WHERE tenant = ? AND valid_to IS NULL", [tenant]
+    ).fetchall()
+    residency = db.execute(
+        "SELECT max(version) FROM residency_policies WHERE tenant = ? AND valid_to IS NULL", [tenant]
+    ).fetchone()
+    return {"residency": residency[0] if residency else None, "retention": dict(retention)}
+
+
+APPLY: dict[str, Apply] = {
+    "erasure.received": received, "erasure.flushed": flushed, "erasure.restricted": closed, "erasure.closed": closed,
+}  # fmt: skip

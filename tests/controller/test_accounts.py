@@ -1,0 +1,296 @@
+"""Local accounts: links, passwords, roles that exclude each other, waits after wrong passwords."""
+
+import stat
+
+import pytest
+from argon2 import PasswordHasher
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvctl.controller.accounts import LINK_SECONDS, Accounts
+from kvctl.govern import accounts as rules
+from kvctl.types.errors import KvctlError, RefusedError, UsageError
+from kvctl.types.principals import APART, Principal, Role
+from kvctl.types.requests import AccountChange, AccountCreate, Nothing
+from tests.controller.people import ADMIN, controller, kinds, tables
+
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+GOOD = "correct horse battery"
+
+
+class Clock:
+    def __init__(self):
+        import time
+
+        self.now = time.time()
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def ctl(tmp_path):
+    with controller(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def accounts(ctl, clock):
+    return Accounts(ctl.books, hasher=CHEAP, clock=clock)
+
+
+def make(ctl, name="ann", roles=("operator",), **more):
+    answer = ctl.call("account.create", ADMIN, AccountCreate(name, list(roles), **more))
+    return answer["link"].removeprefix("/join/")
+
+
+def joined(ctl, accounts, name="ann", **more):
+    accounts.redeem(make(ctl, name, **more), GOOD)
+    return name
+
+
+def refused(accounts, name, password):
+    with pytest.raises(RefusedError) as caught:
+        accounts.authenticate(name, password)
+    assert caught.value.code == "KV-API-062"
+    return str(caught.value)
+
+
+def test_a_link_sets_a_password_that_signs_in(ctl, accounts):
+    assert accounts.redeem(make(ctl), GOOD) == "ann"
+    who = accounts.authenticate("ann", GOOD)
+    assert who == Principal("local:ann", frozenset({Role.OPERATOR}), None, fresh=True)
+    assert accounts.principal("ann") == Principal("local:ann", frozenset({Role.OPERATOR}))
+    assert kinds(ctl)[-2:] == ["account.created", "account.joined"]
+
+
+def test_a_link_works_once(ctl, accounts):
+    token = make(ctl)
+    accounts.redeem(token, GOOD)
+    with pytest.raises(RefusedError, match="KV-API-060"):
+        accounts.redeem(token, "another long password")
+    assert accounts.authenticate("ann", GOOD)
+
+
+def test_a_link_ends_after_a_day(ctl, accounts, clock):
+    token = make(ctl)
+    clock.now += LINK_SECONDS + 60
+    with pytest.raises(RefusedError, match="KV-API-060"):
+        accounts.redeem(token, GOOD)
+
+
+def test_a_new_link_voids_the_old_one(ctl, accounts):
+    old = make(ctl)
+    new = ctl.call("account.change", ADMIN, AccountChange("ann", new_link=True))["link"].removeprefix("/join/")
+    with pytest.raises(RefusedError, match="KV-API-060"):
+        accounts.redeem(old, GOOD)
+    assert accounts.redeem(new, GOOD) == "ann"
+
+
+@pytest.mark.parametrize("token", ["", "x", "x" * 5000, "ann"])
+def test_a_made_up_link_opens_nothing(ctl, accounts, token):
+    joined(ctl, accounts)
+    with pytest.raises(RefusedError, match="KV-API-060"):
+        accounts.redeem(token, GOOD)
+
+
+@pytest.mark.parametrize("password", ["short", "x" * 300, "aaaaaaaaaaaaaaaaaa", "my name is ann!"])
+def test_a_bad_password_is_not_taken_and_the_link_stays(ctl, accounts, password):
+    token = make(ctl)
+    with pytest.raises(UsageError, match="KV-API-061"):
+        accounts.redeem(token, password)
+    assert accounts.redeem(token, GOOD) == "ann"
+
+
+def test_letters_typed_in_another_form_are_the_same(ctl, accounts):
+    accounts.redeem(make(ctl), "caf\u00e9 au lait noir")
+    assert accounts.authenticate("ann", "cafe\u0301 au lait noir")
+
+
+def test_every_refusal_says_the_same(ctl, accounts):
+    joined(ctl, accounts)
+    make(ctl, "bo")  # has no password yet
+    texts = {refused(accounts, name, "wrong password") for name in ("ann", "bo", "nobody", "", "../etc")}
+    ctl.call("account.change", ADMIN, AccountChange("ann", disabled=True))
+    assert texts == {refused(accounts, "ann", GOOD)}
+
+
+def test_unknown_names_cost_as_much_as_known_ones(ctl, accounts, monkeypatch):
+    joined(ctl, accounts)
+    verified = []
+    monkeypatch.setattr(accounts, "_hasher", Counting(verified))
+    for name in ("ann", "nobody"):
+        refused(accounts, name, "wrong password")
+    assert len(verified) == 2
+
+
+class Counting:
+    def __init__(self, verified):
+        self.verified = verified
+
+    def verify(self, hashed, password):
+        self.verified.append(hashed)
+        return CHEAP.verify(hashed, password)
+
+
+def test_waits_grow_with_wrong_passwords_and_end(ctl, accounts, clock):
+    joined(ctl, accounts)
+    for _ in range(rules.FREE):
+        refused(accounts, "ann", "wrong password")
+    refused(accounts, "ann", GOOD)  # the right one, too soon
+    clock.now += rules.wait(rules.FREE)
+    assert accounts.authenticate("ann", GOOD)
+    refused(accounts, "ann", "wrong password")
+    assert accounts.authenticate("ann", GOOD)  # the right one has cleared the count
+
+
+def test_waits_survive_a_restart(ctl, accounts, clock):
+    joined(ctl, accounts)
+    for _ in range(rules.FREE):
+        refused(accounts, "ann", "wrong password")
+    refused(Accounts(ctl.books, hasher=CHEAP, clock=clock), "ann", GOOD)
+
+
+@given(st.integers(0, 10_000))
+def test_waits_never_shrink_and_have_an_end(failures):
+    assert 0 <= rules.wait(failures) <= rules.wait(failures + 1) <= rules.MOST_WAIT
+
+
+def test_a_password_of_weaker_parameters_is_hashed_again(ctl, accounts, clock):
+    joined(ctl, accounts)
+    better = Accounts(ctl.books, hasher=PasswordHasher(2, 16, 1), clock=clock)
+    assert better.authenticate("ann", GOOD)
+    assert "m=16,t=2" in (ctl.directory / "accounts.json").read_text()
+    assert better.authenticate("ann", GOOD)
+
+
+def test_secrets_are_in_one_secret_file_and_not_in_the_log(ctl, accounts):
+    token = make(ctl)
+    file = ctl.directory / "accounts.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    accounts.redeem(token, GOOD)
+    ctl.books.log.checkpoint()
+    for path in ctl.directory.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert token.encode() not in data
+            assert GOOD.encode() not in data
+            assert path == file or b"$argon2" not in data
+
+
+def test_a_broken_file_lets_nobody_in(ctl, accounts):
+    joined(ctl, accounts)
+    (ctl.directory / "accounts.json").write_text("{")
+    with pytest.raises(KvctlError, match="KV-API-070"):
+        accounts.authenticate("ann", GOOD)
+
+
+# --- roles ----------------------------------------------------------------------------------------------------------
+@given(st.sets(st.sampled_from([role for role in Role if role is not Role.SERVICE]), min_size=1))
+def test_nobody_has_two_roles_that_are_apart(roles):
+    wide = roles - {Role.TENANT_ADMIN}
+    if not wide:
+        return
+    if len(roles.intersection(APART)) > 1:
+        with pytest.raises(RefusedError, match="KV-API-064"):
+            rules.check_roles(list(wide), None)
+    else:
+        assert rules.check_roles(list(wide), None) == wide
+
+
+@pytest.mark.parametrize(
+    ("roles", "tenant", "code"),
+    [
+        (["service"], None, "KV-API-063"), (["root"], None, "KV-API-063"), (["tenant-admin"], None, "KV-API-064"),
+        (["operator"], "acme", "KV-API-064"), (["viewer", "admin"], "acme", "KV-API-064"),
+        (["operator", "auditor"], None, "KV-API-064"),
+    ],
+)  # fmt: skip
+def test_roles_that_are_not_given(ctl, roles, tenant, code):
+    with pytest.raises(KvctlError) as caught:
+        ctl.call("account.create", ADMIN, AccountCreate("ann", roles, tenant))
+    assert caught.value.code == code
+    assert "account.created" not in kinds(ctl)
+
+
+def test_the_first_account_can_begin_and_the_second_needs_roles(ctl, accounts):
+    joined(ctl, accounts, "ann", roles=())
+    assert accounts.principal("ann").roles == {Role.ADMIN, Role.OPERATOR}
+    with pytest.raises(UsageError, match="KV-API-063"):
+        ctl.call("account.create", ADMIN, AccountCreate("bo", []))
+
+
+def test_nobody_changes_their_own_account(ctl, accounts):
+    joined(ctl, accounts, "ann", roles=())
+    ann = accounts.authenticate("ann", GOOD)
+    with pytest.raises(RefusedError, match="KV-API-066"):
+        ctl.call("account.change", ann, AccountChange("ann", roles=["admin", "approver"]))
+
+
+def test_changes_hold_at_once(ctl, accounts):
+    joined(ctl, accounts)
+    ctl.call("account.change", ADMIN, AccountChange("ann", roles=["auditor"]))
+    assert accounts.principal("ann").roles == {Role.AUDITOR}
+    ctl.call("account.change", ADMIN, AccountChange("ann", disabled=True))
+    assert accounts.principal("ann") is None
+    ctl.call("account.change", ADMIN, AccountChange("ann", disabled=False))
+    assert accounts.principal("ann").roles == {Role.AUDITOR}
+
+
+def test_an_auditors_access_ends(ctl, accounts, clock):
+    joined(ctl, accounts, roles=["auditor"])
+    clock.now += 89 * 86400
+    assert accounts.authenticate("ann", GOOD)
+    clock.now += 2 * 86400
+    refused(accounts, "ann", GOOD)
+    for until in ("soon", "2027-01-31"):
+        with pytest.raises(UsageError, match="KV-API-067"):
+            ctl.call("account.create", ADMIN, AccountCreate("bo", ["auditor"], until=until))
+
+
+def test_the_list_says_who_has_joined(ctl, accounts):
+    joined(ctl, accounts)
+    make(ctl, "bo", ["viewer"], tenant="acme")
+    rows = {row["name"]: row for row in ctl.call("account.ls", ADMIN, Nothing())["accounts"]}
+    assert (rows["ann"]["joined"], rows["ann"]["link_pending"]) == (True, False)
+    assert (rows["bo"]["joined"], rows["bo"]["link_pending"], rows["bo"]["tenant"]) == (False, True, "acme")
+
+
+def test_dry_runs_change_nothing(ctl):
+    assert ctl.call("account.create", ADMIN, AccountCreate("ann", ["operator"], dry_run=True))["would"]
+    assert kinds(ctl) == []
+    assert not (ctl.directory / "accounts.json").exists()
+    make(ctl)
+    before = kinds(ctl), (ctl.directory / "accounts.json").read_bytes()
+    ctl.call("account.change", ADMIN, AccountChange("ann", ["viewer"], True, True, True))
+    assert (kinds(ctl), (ctl.directory / "accounts.json").read_bytes()) == before
+
+
+@pytest.mark.parametrize("name", ["", "Ann", "a b", "../x", "a" * 64, "-a", "a\n"])
+def test_names_that_are_none(ctl, name):
+    with pytest.raises(UsageError, match="KV-API-065"):
+        ctl.call("account.create", ADMIN, AccountCreate(name, ["operator"]))
+
+
+def test_names_are_given_once_and_must_be_there(ctl):
+    make(ctl)
+    with pytest.raises(RefusedError, match="KV-API-069"):
+        make(ctl)
+    with pytest.raises(UsageError, match="KV-API-068"):
+        ctl.call("account.change", ADMIN, AccountChange("bo", disabled=True))
+
+
+def test_reindexing_gives_the_same_accounts(ctl, accounts):
+    joined(ctl, accounts)
+    make(ctl, "bo", ["viewer"], tenant="acme")
+    for roles in (["auditor"], ["approver", "dpo"]):
+        ctl.call("account.change", ADMIN, AccountChange("ann", roles=roles))
+    ctl.call("account.change", ADMIN, AccountChange("bo", disabled=True))
+    before = tables(ctl)
+    ctl.books.reindex()
+    assert tables(ctl) == before

@@ -1,0 +1,306 @@
+"""Erasure: everything of a user or a tenant goes, holds win, and the receipt says what was not reached."""
+
+import json
+
+import pytest
+
+from kvctl.controller.catalogue import sync_all
+from kvctl.controller.erasure import resume_erasures
+from kvctl.controller.settings import EngineSettings
+from kvctl.ledger.proof import check_proof
+from kvctl.state.governance import rows
+from kvctl.types.chunks import Scope
+from kvctl.types.errors import RefusedError, UsageError
+from kvctl.types.principals import Principal, Role
+from kvctl.types.requests import EraseSubject, EraseTenant, ErasureNamed, HoldSet, TenantCreate, TenantScope
+from tests.controller import people
+from tests.controller.stores import ALICE, BOB, Gateway, Store, key, serving
+
+DPO = Principal("local:dora", frozenset({Role.DPO}), fresh=True)
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    with serving(Gateway(tmp_path / "g"), tmp_path / "g") as made:
+        yield made
+
+
+@pytest.fixture
+def stores(tmp_path):
+    with (
+        serving(Store(tmp_path / "s1"), tmp_path / "s1") as one,
+        serving(Store(tmp_path / "s2"), tmp_path / "s2") as two,
+    ):
+        yield one, two
+
+
+@pytest.fixture
+def ctl(tmp_path, stores, gateway):
+    named = {"s1": stores[0].settings, "s2": stores[1].settings}
+    gateways = {"g1": EngineSettings(admin=f"unix:{gateway.socket}")}
+    with people.controller(tmp_path, stores=named, gateways=gateways) as made:
+        for tenant in ("acme", "beta"):
+            made.call(
+                "tenant.create", people.OPERATOR, TenantCreate(tenant, "Acme SAS", "FR", domains=["user", "code"])
+            )
+        yield made
+
+
+def erase(ctl, **asked):
+    return ctl.call("erase.subject", DPO, EraseSubject("acme", **asked))
+
+
+def names(store):
+    return sorted(name[4] for name in store.chunks)
+
+
+def epoch(ctl, domain="user", tenant="acme"):
+    with ctl.books.state.reading() as db:
+        (row,) = rows(
+            db, "SELECT epoch FROM epochs WHERE tenant = ? AND domain = ? AND retired_at IS NULL", [tenant, domain]
+        )
+    return row["epoch"]
+
+
+def test_a_users_chunks_go_everywhere_and_the_receipt_proves_it(ctl, stores):
+    stores[0].put("a")
+    stores[0].put("a", tier="disk")
+    stores[1].put("b", length=7)
+    stores[1].put("bob's", subject=BOB)
+    stores[1].put("beta's", tenant="beta")
+    done = erase(ctl, subject=ALICE)
+    assert (names(stores[0]), names(stores[1])) == ([], sorted([key("bob's"), key("beta's")]))
+    assert (done["outcome"], done["receipt"]["totals"]) == ("erased", {"copies": 3, "bytes": 207, "rows": 3})
+    probes = done["receipt"]["negative_probes"]
+    assert (probes["probed"], probes["absent"], probes["present"]) == (2, 2, 0)
+    found = ctl.call("erase.receipt", DPO, ErasureNamed(done["erasure"]))
+    assert found["receipt"] == done["receipt"]
+    log = ctl.books.log
+    check_proof(found["proof"], found["entry"].encode(), log.origin, ctl.books.identity.public)
+    assert json.loads(found["entry"])["data"]["receipt"] == done["receipt"]
+
+
+def test_private_blocks_that_the_user_shared_go_too_and_common_ones_stay(ctl, stores):
+    sync_all(ctl)
+    shared = stores[0].put("shared", subject=BOB)
+    stores[0].seen(shared, ALICE)
+    common = stores[0].put("common", subject=None, kind="common")
+    stores[0].seen(common, ALICE)
+    erase(ctl, subject=ALICE)
+    assert names(stores[0]) == [key("common")]
+    with ctl.books.state.reading() as db:
+        assert rows(db, "SELECT * FROM lineage") == []
+
+
+def test_a_user_is_named_by_id_and_the_id_is_kept_nowhere(ctl, stores):
+    pseudonym = ctl.keystore.pseudonym("acme", "alice@example.org")
+    stores[0].put("a", subject=pseudonym)
+    done = erase(ctl, user="alice@example.org")
+    assert names(stores[0]) == []
+    assert "alice@example.org" not in json.dumps(done)
+    for path in ctl.directory.rglob("*"):
+        if path.is_file():
+            assert b"alice@example.org" not in path.read_bytes()
+
+
+def test_a_tenants_keys_are_destroyed_and_it_begins_anew(ctl, stores):
+    old = {domain: epoch(ctl, domain) for domain in ("user", "code")}
+    stores[0].put("a", epoch=old["user"])
+    stores[1].put("b", epoch=old["code"], domain="code", subject=None)
+    stores[1].put("stray", epoch="dd" * 16)  # of an epoch that no book knows
+    stores[1].put("beta's", tenant="beta")
+    done = ctl.call("erase.tenant", DPO, EraseTenant("acme", confirm="acme"))
+    assert done["outcome"] == "erased"
+    assert (names(stores[0]), names(stores[1])) == ([], [key("beta's")])
+    assert {(k["domain"], k["epoch"]) for k in done["receipt"]["keys_destroyed"]} == set(old.items())
+    for domain, was in old.items():
+        assert epoch(ctl, domain) != was
+        with pytest.raises(RefusedError):
+            ctl.keystore.root(Scope("acme", domain, bytes.fromhex(was)))
+    methods = {row["domain"]: row["method"] for row in done["receipt"]["copies"]}
+    assert methods["user"].startswith("key destroyed")
+
+
+def test_one_domain_alone(ctl, stores):
+    stores[0].put("a", epoch=epoch(ctl))
+    stores[0].put("b", epoch=epoch(ctl, "code"), domain="code")
+    before = epoch(ctl, "code")
+    done = ctl.call("erase.tenant", DPO, EraseTenant("acme", "user", confirm="acme"))
+    assert (done["outcome"], names(stores[0]), epoch(ctl, "code")) == ("erased", [key("b")], before)
+
+
+def test_a_hold_restricts_and_the_erasure_ends_when_it_is_over(ctl, stores):
+    stores[0].put("a", model="aa" * 16)
+    stores[0].put("b")
+    held = ctl.call("hold.set", DPO, HoldSet("acme", "case 7", subject=ALICE, model="aa" * 16))
+    done = erase(ctl, subject=ALICE)
+    assert (done["outcome"], names(stores[0])) == ("restricted", [key("a")])
+    assert done["receipt"]["holds"] == [held["hold"]]
+    assert any("under a hold" in line for line in done["receipt"]["not_covered"])
+    (row,) = ctl.call("erase.ls", DPO, TenantScope())["erasures"]
+    assert (row["outcome"], row["closed"]) == ("restricted", None)
+    assert resume_erasures(ctl) == []
+    with ctl.books.state.writing() as db:
+        db.execute("UPDATE holds SET until_at = now()::TIMESTAMP - INTERVAL 1 SECOND")
+    (again,) = resume_erasures(ctl)
+    assert (again["outcome"], names(stores[0])) == ("erased", [])
+
+
+def test_a_hold_in_a_domain_keeps_its_key(ctl, stores):
+    was = epoch(ctl)
+    stores[0].put("a", epoch=was)
+    stores[0].put("b", epoch=was, subject=BOB)
+    ctl.call("hold.set", DPO, HoldSet("acme", "case 7", domain="user", subject=ALICE))
+    done = ctl.call("erase.tenant", DPO, EraseTenant("acme", confirm="acme"))
+    assert done["outcome"] == "restricted"
+    assert (done["receipt"]["keys_kept_under_hold"], epoch(ctl)) == (["user"], was)
+    assert names(stores[0]) == [key("a")]
+
+
+def test_a_hold_on_everything_keeps_every_key(ctl, stores):
+    stores[0].put("a", epoch=epoch(ctl))
+    ctl.call("hold.set", DPO, HoldSet("acme", "case 7", subject=ALICE))
+    done = ctl.call("erase.tenant", DPO, EraseTenant("acme", confirm="acme"))
+    assert (done["outcome"], done["receipt"]["keys_kept_under_hold"]) == ("restricted", ["code", "user"])
+    assert (names(stores[0]), done["receipt"]["keys_destroyed"]) == ([key("a")], [])
+
+
+def test_a_store_that_does_not_know_of_the_hold_is_not_told_to_erase(ctl, stores):
+    stores[0].put("a")
+    stores[0].broken.add("holds")
+    ctl.call("hold.set", DPO, HoldSet("acme", "case 7", subject=ALICE))
+    assert erase(ctl, subject=ALICE)["outcome"] == "open"
+    assert names(stores[0]) == [key("a")]
+    assert "erase" not in [verb for verb, _ in stores[0].asked]
+
+
+def test_a_store_that_is_away_leaves_it_open_until_it_is_back(ctl, stores):
+    stores[0].put("a")
+    stores[1].put("b")
+    stores[1].broken.add("erase")
+    done = erase(ctl, subject=ALICE)
+    assert (done["outcome"], names(stores[0]), names(stores[1])) == ("open", [], [key("b")])
+    assert done["why"][0].startswith("s2: KV-STORE-030")
+    receipt = ctl.call("erase.receipt", DPO, ErasureNamed(done["erasure"]))
+    assert (receipt["outcome"], receipt["receipt"], receipt["proof"]) == ("open", None, None)
+    stores[1].broken.clear()
+    (again,) = resume_erasures(ctl)
+    assert (again["outcome"], names(stores[1])) == ("erased", [])
+    assert again["receipt"]["totals"]["copies"] == 2  # what the first run removed is told as well
+    assert resume_erasures(ctl) == []
+
+
+def test_what_was_cut_off_after_it_was_received_is_completed(ctl, stores, monkeypatch):
+    stores[0].put("a")
+    with monkeypatch.context() as patch:
+        patch.setattr("kvctl.controller.erasure.push_holds", lambda ctl: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            erase(ctl, subject=ALICE)
+    assert names(stores[0]) == [key("a")]
+    assert [one["outcome"] for one in resume_erasures(ctl)] == ["erased"]
+    assert names(stores[0]) == []
+
+
+def test_a_place_that_could_not_be_probed_is_not_a_no(ctl, stores):
+    stores[0].put("a")
+    stores[0].not_reached = ["flash:mount1"]
+    done = erase(ctl, subject=ALICE)
+    assert done["outcome"] == "open"
+    assert "store s1: flash:mount1 could not be read" in done["receipt"]["not_covered"]
+
+
+def test_what_another_stores_under_the_same_name_later_does_not_keep_it_open(ctl, stores, monkeypatch):
+    stores[0].put("a")
+    plain = Store.post_erase
+
+    def erase_and_store(store, body):
+        answer = plain(store, body)
+        store.ahead = 60
+        store.put("a", subject=BOB)
+        return answer
+
+    monkeypatch.setattr(Store, "post_erase", erase_and_store)
+    monkeypatch.setattr("kvctl.controller.catalogue.NEAR_MS", 1e9)
+    done = erase(ctl, subject=ALICE)
+    assert (done["outcome"], done["receipt"]["negative_probes"]["anew"]) == ("erased", 1)
+
+
+def test_the_receipt_says_which_engines_answered(ctl, gateway):
+    gateway.engines = {"engine1": True, "engine2": False}
+    covered = erase(ctl, subject=ALICE)["receipt"]
+    assert [(e["engine"], e["answered"]) for e in covered["engines"]] == [("g1/engine1", True), ("g1/engine2", False)]
+    assert any(line.startswith("memory of engine g1/engine2") for line in covered["not_covered"])
+    gateway.broken.add("flush")
+    away = erase(ctl, subject=ALICE)["receipt"]
+    assert any("g1/*" in line for line in away["not_covered"])
+    with ctl.books.state.reading() as db:
+        assert len(rows(db, "SELECT * FROM engine_flushes")) == 3
+
+
+def test_without_gateways_and_stores_it_says_that_nothing_was_told(tmp_path):
+    with people.controller(tmp_path) as bare:
+        bare.call("tenant.create", people.OPERATOR, TenantCreate("acme", "Acme SAS", "FR"))
+        lines = erase(bare, subject=ALICE)["receipt"]["not_covered"]
+    assert any("no gateway is registered" in line for line in lines)
+    assert any("no store is configured" in line for line in lines)
+
+
+def test_copies_of_unknown_users_and_backups_are_not_covered(ctl, stores):
+    stores[0].put("x", subject=None)
+    with ctl.books.state.writing() as db:
+        db.execute(
+            "INSERT INTO backups VALUES ('b1', now()::TIMESTAMP, 'nightly', now()::TIMESTAMP + INTERVAL 9 DAY, 'paris')"
+        )
+    lines = erase(ctl, subject=ALICE)["receipt"]["not_covered"]
+    assert any("no user was named" in line for line in lines)
+    assert any(line.startswith("backup b1, kept at paris") for line in lines)
+
+
+def test_a_dry_run_changes_nothing_and_shows_what_it_would(ctl, stores):
+    stores[0].put("a", epoch=epoch(ctl))
+    sync_all(ctl)
+    before = people.kinds(ctl)
+    found = ctl.call("erase.tenant", DPO, EraseTenant("acme", dry_run=True))["would"]
+    assert [row["copies"] for row in found["copies"]] == [1]
+    assert {k["domain"] for k in found["destroy_keys"]} == {"user", "code"}
+    assert erase(ctl, subject=ALICE, dry_run=True)["erasure"] is None
+    assert people.kinds(ctl) == before
+    assert names(stores[0]) == [key("a")]
+
+
+def test_a_wrong_confirmation_or_name_is_refused_before_anything(ctl):
+    for request, code in (
+        (EraseTenant("acme", confirm="acm"), "KV-ERA-002"),
+        (EraseTenant("acme", "nope", confirm="acme"), "KV-ERA-003"),
+        (EraseTenant("nope", confirm="nope"), "KV-RET-005"),
+    ):
+        with pytest.raises(UsageError) as error:
+            ctl.call("erase.tenant", DPO, request)
+        assert error.value.code == code
+    with pytest.raises(UsageError):
+        erase(ctl)
+    assert "erasure.received" not in people.kinds(ctl)
+
+
+def test_a_tenants_admin_sees_its_own_erasures_alone(ctl):
+    done = ctl.call("erase.subject", DPO, EraseSubject("beta", subject=ALICE))
+    assert ctl.call("erase.ls", people.ACME_ADMIN, TenantScope())["erasures"] == []
+    with pytest.raises(UsageError):
+        ctl.call("erase.receipt", people.ACME_ADMIN, ErasureNamed(done["erasure"]))
+
+
+def test_the_rows_are_made_again_from_the_log(ctl, stores):
+    stores[0].put("a")
+    erase(ctl, subject=ALICE)
+    with ctl.books.state.reading() as db:
+        before = rows(db, "SELECT * FROM erasures"), rows(db, "SELECT * FROM engine_flushes")
+    ctl.books.reindex()
+    with ctl.books.state.reading() as db:
+        assert (rows(db, "SELECT * FROM erasures"), rows(db, "SELECT * FROM engine_flushes")) == before
+
+
+def test_a_clock_that_is_ahead_hides_nothing(ctl, stores):
+    stores[0].ahead = 600.0
+    stores[0].put("a")
+    done = erase(ctl, subject=ALICE)
+    assert (done["outcome"], done["receipt"]["negative_probes"]["probed"]) == ("erased", 1)

@@ -1,0 +1,208 @@
+"""The tier's parts that need no store: what it learns, which leases it finds, what its engine's fingerprint holds."""
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kvctl.connector.keys import KeyLease, RootKey, write_lease
+from kvctl.connector.tier_counts import METRICS, Counts
+from kvctl.connector.tier_fingerprint import of_engine
+from kvctl.connector.tier_jobs import Done, Jobs
+from kvctl.connector.tier_learning import Learning
+from kvctl.connector.tier_leases import Leases
+from kvctl.connector.tier_options import Options
+from kvctl.types.chunks import Scope
+from kvctl.types.errors import RefusedError, UsageError
+
+SCOPE = Scope("acme", "users", bytes(16))
+PAGE = (Path(__file__).parents[2] / "docs" / "vllm.md").read_text()
+
+
+def lease(scope: Scope = SCOPE, capability: bytes = b"one") -> KeyLease:
+    return KeyLease(RootKey(scope, bytes(32)), capability, int(time.time()) + 60)
+
+
+def test_until_a_prefill_was_measured_its_speed_is_assumed():
+    learning = Learning(1.0, 0.25, 1000)
+    assert learning.patience(4000) == pytest.approx(1.0)
+    assert learning.decide(1 << 30, 0, 4000).load  # to be measured
+    learning.prefilled(4000, 2.0)
+    assert learning.patience(4000) == pytest.approx(0.5)
+    assert learning.rate == 2000
+
+
+@given(st.floats(1e-4, 1e3), st.floats(1e-4, 1e3))
+def test_a_load_is_begun_when_it_takes_less_than_the_recompute(recompute: float, load: float):
+    assume(abs(load - recompute) > 1e-6 * recompute)  # the estimators compute in floating point
+    learning = Learning(1.0, 0.25, 1000)
+    learning.prefilled(4000, recompute)
+    for _ in range(3):
+        learning.loaded(1 << 20, load)
+    assert learning.decide(1 << 20, 0, 4000).load is (load < recompute)
+
+
+@given(st.lists(st.tuples(st.integers(1, 100_000), st.floats(1e-3, 100)), max_size=20), st.integers(0, 100_000))
+def test_what_may_be_lost_is_never_more_than_the_share(seen: list[tuple[int, float]], tokens: int):
+    learning = Learning(1.0, 0.25, 1000)
+    for length, seconds in seen:
+        learning.prefilled(length, seconds)
+    assert learning.patience(tokens) <= 0.25 * learning.recompute(tokens)
+    assert learning.between(tokens, tokens // 2) >= 0
+
+
+def test_leases_come_change_and_go_with_their_files(tmp_path: Path):
+    leases = Leases(tmp_path)
+    assert leases.find(SCOPE) is None
+    write_lease(tmp_path / "acme.json", lease())
+    leases.refresh()
+    found = leases.find(SCOPE)
+    assert found is not None
+    assert found.capability == b"one"
+    write_lease(tmp_path / "acme.json", lease(capability=b"renewed"))
+    leases.refresh()
+    renewed = leases.find(SCOPE)
+    assert renewed is not None
+    assert renewed.capability == b"renewed"
+    (tmp_path / "acme.json").unlink()
+    leases.refresh()
+    assert leases.find(SCOPE) is None
+
+
+def test_a_file_that_holds_no_lease_is_named_and_the_others_count(tmp_path: Path):
+    write_lease(tmp_path / "acme.json", lease())
+    (tmp_path / "open.json").write_text("{}")
+    (tmp_path / "open.json").chmod(0o644)
+    leases = Leases(tmp_path)
+    assert leases.find(SCOPE) is not None
+    ((path, why),) = leases.problems.items()
+    assert path.endswith("open.json")
+    assert "KV-CONN-011" in why
+
+
+def test_no_directory_is_no_lease(tmp_path: Path):
+    assert Leases(tmp_path / "none").find(SCOPE) is None
+
+
+def test_a_job_ends_even_when_its_threads_are_gone():
+    jobs = Jobs(1, "test", lambda: None)
+    jobs.start(1, lambda: Done(1, True))
+    jobs.drain()
+    jobs.close()
+    jobs.start(2, lambda: Done(2, True))
+    assert [(done.number, done.success) for done in jobs.finished()] == [(1, True), (2, False)]
+
+
+def test_counters_are_taken_once_and_unknown_names_are_defects():
+    counts = Counts()
+    counts.add("kvctl_tier_misses", 2, "late")
+    assert dict(counts.take()) == {("kvctl_tier_misses", ("late",)): 2}
+    assert not counts.take()
+    with pytest.raises(KeyError):
+        counts.add("kvctl_tier_other")
+
+
+def engine(folder: Path, **changes: Any) -> dict[str, Any]:
+    """vLLM's configuration objects, as far as a fingerprint reads them; changes by dotted name."""
+    spec = SimpleNamespace(block_size=16, num_kv_heads=2, head_size=64, dtype="bfloat16", sliding_window=None)
+    group = SimpleNamespace(group_id=0, tokens_per_block=16, layer_names=("layer.0", "layer.1"))
+    parallel = SimpleNamespace(tp_size=1, pp_size=1, world_size=1, pcp_size=1, dcp_size=1)
+    made = SimpleNamespace(
+        vllm=SimpleNamespace(
+            model_config=SimpleNamespace(model=str(folder), hf_overrides={}, dtype="bfloat16", quantization=None),
+            cache_config=SimpleNamespace(prefix_caching_hash_algo="sha256_cbor", calculate_kv_scales=False),
+            load_config=SimpleNamespace(load_format="auto"),
+        ),
+        cache=SimpleNamespace(kv_cache_groups=[SimpleNamespace(kv_cache_spec=spec)]),
+        offload=SimpleNamespace(
+            model=SimpleNamespace(dtype="bfloat16"),
+            cache=SimpleNamespace(tokens_per_hash=16, blocks_per_chunk=8),
+            parallel=parallel,
+            groups=(group,),
+            kv_cache_layout="LBHNC",
+            canonical_layout=False,
+            replicated_layout=False,
+        ),
+        group=group,
+        spec=spec,
+        row_bytes=4096,
+        hash_root=b"root",
+    )
+    for name, value in changes.items():
+        *path, last = name.split("__")
+        holder = made
+        for step in path:
+            holder = getattr(holder, step)
+        setattr(holder, last, value)
+    names = ("vllm", "cache", "offload", "row_bytes", "hash_root")
+    return {name: getattr(made, name) for name in names}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text('{"hidden_size": 512, "rope_theta": 10000}')
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    return tmp_path
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"vllm__model_config__hf_overrides": {"rope_theta": 1}},
+    {"vllm__model_config__dtype": "float16"},
+    {"vllm__model_config__quantization": "fp8"},
+    {"vllm__load_config__load_format": "dummy"},
+    {"vllm__cache_config__calculate_kv_scales": True},
+    {"offload__model__dtype": "fp8_e4m3"},
+    {"offload__kv_cache_layout": "BLHNC"},
+    {"offload__canonical_layout": True},
+    {"offload__replicated_layout": True},
+    {"offload__cache__tokens_per_hash": 32},
+    {"offload__cache__blocks_per_chunk": 4},
+    {"offload__parallel__tp_size": 2},
+    {"offload__parallel__pp_size": 2},
+    {"offload__parallel__world_size": 2},
+    {"offload__parallel__dcp_size": 2},
+    {"offload__parallel__pcp_size": 2},
+    {"group__layer_names": ("layer.1", "layer.0")},
+    {"spec__sliding_window": 1024},
+    {"spec__num_kv_heads": 4},
+    {"row_bytes": 8192},
+    {"hash_root": b"seeded"},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: next(iter(changes)))
+def test_each_setting_that_changes_kv_changes_the_fingerprint(model: Path, changes: dict[str, Any]):
+    assert of_engine(**engine(model)).digest() != of_engine(**engine(model, **changes)).digest()
+
+
+def test_the_files_content_counts_and_their_path_does_not(model: Path, tmp_path_factory: pytest.TempPathFactory):
+    first = of_engine(**engine(model)).digest()
+    other = tmp_path_factory.mktemp("elsewhere")
+    for file in model.iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    assert of_engine(**engine(other)).digest() == first
+    (model / "model.safetensors").write_bytes(b"WEIGHTS")
+    assert of_engine(**engine(model)).digest() != first
+
+
+def test_a_model_by_name_or_overrides_in_code_are_refused(model: Path):
+    with pytest.raises(UsageError, match="KV-VLLM-004"):
+        of_engine(**engine(Path("org/model")))
+    assert of_engine(**engine(Path("org/model")), model=model).digest() == of_engine(**engine(model)).digest()
+    with pytest.raises(RefusedError, match="KV-VLLM-005"):
+        of_engine(**engine(model, vllm__model_config__hf_overrides=lambda config: config))
+
+
+@pytest.mark.parametrize("name", Options.__struct_fields__)
+def test_the_page_tells_every_option(name: str):
+    assert f"| `{name}` |" in PAGE
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_the_page_tells_every_metric(name: str):
+    assert f"| `{name}{'' if METRICS[name].gauge else '_total'}` |" in PAGE

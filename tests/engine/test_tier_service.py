@@ -1,0 +1,454 @@
+"""The tier over a real kvstored, driven as the engine's scheduler drives it: look-ups, jobs, and no call that waits."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvctl.connector.handle import Handle, cache_salt, salt_digest, sign
+from kvctl.connector.keys import Identity, KeyLease, RootKey, write_lease
+from kvctl.connector.tier_grants import Bearer
+from kvctl.connector.tier_jobs import Done
+from kvctl.connector.tier_options import read_options
+from kvctl.connector.tier_restore import Answer, Chunk, Shape, Spot
+from kvctl.connector.tier_service import Tier
+from kvctl.types.chunks import Scope
+from tests.store.daemon import Daemon, soon
+
+ROW = 8192
+TOKENS = 128
+CHUNKS = 12
+PROMPT = CHUNKS * TOKENS + 7
+ROWS = 64
+AT_ONCE = 0.05  # seconds: what a call that blocks on a store would exceed by far
+
+
+class World:
+    """A store, a gateway, a tenant, and any number of tiers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("mount", "leases"):
+            (folder / name).mkdir()
+        self.daemon = Daemon(folder, module="kvctl.store.main").start()
+        self.daemon.connector.save(folder / "engine.key")
+        self.gateway = Identity.generate()
+        self.lease = self.lend("acme")
+        self.tiers: list[Tier] = []
+
+    def lend(self, tenant: str, lasts: float = 3600) -> KeyLease:
+        scope = Scope(tenant, "users", os.urandom(16))
+        lease = KeyLease(RootKey(scope, os.urandom(32)), self.daemon.token(scope=scope), int(time.time() + lasts))
+        write_lease(self.folder / "leases" / f"{tenant}.json", lease)
+        return lease
+
+    def tier(self, fingerprint: bytes = bytes(32), **changes: Any) -> "Driver":
+        node = {"name": "one", "addresses": [self.daemon.unix], "public_key": self.daemon.identity.public.hex()}
+        given = {
+            "identity": str(self.folder / "engine.key"),
+            "leases": str(self.folder / "leases"),
+            "gateways": [self.gateway.public.hex()],
+            "stores": [node],
+            "assumed_tokens_per_second": 1000,
+            **changes,
+        }
+        made = Tier(read_options(given), Shape(fingerprint, ROW, {0: TOKENS}, {0: 1}), ROWS)
+        made.start()
+        self.tiers.append(made)
+        return Driver(made, self)
+
+    def bearer(self, lease: KeyLease | None = None, *, lasts: float = 600, **more: Any) -> Bearer:
+        lease = lease or self.lease
+        salt = cache_salt(lease.key.salt_key, lease.scope.domain)
+        scope = lease.scope
+        handle = Handle(
+            tenant=scope.tenant,
+            domain=scope.domain,
+            epoch=scope.epoch,
+            salt_digest=salt_digest(salt),
+            expires_at=int(time.time() + lasts),
+            **more,
+        )
+        return Bearer(sign(handle, self.gateway), salt)
+
+
+def hashes(name: str = "prompt", count: int = CHUNKS) -> list[bytes]:
+    return [f"{name} {at}".encode().ljust(32, b".") for at in range(count)]
+
+
+class Driver:
+    """What the engine's scheduler does with a tier; `memory` is its host tier."""
+
+    def __init__(self, tier: Tier, world: World) -> None:
+        self.tier = tier
+        self.world = world
+        self.memory = bytearray(ROWS * ROW)
+        self.jobs = 0
+        self.longest = 0.0
+        self.counted: dict[tuple[str, tuple[str, ...]], float] = {}
+
+    def timed(self, call: Callable[[], Any]) -> Any:
+        begun = time.monotonic()
+        result = call()
+        self.longest = max(self.longest, time.monotonic() - begun)
+        return result
+
+    def row(self, at: int) -> memoryview:
+        return memoryview(self.memory)[at * ROW : (at + 1) * ROW]
+
+    def announce(self, name: str, bearer: Bearer | None = None, chain: Sequence[bytes] | None = None) -> None:
+        chain = hashes() if chain is None else chain
+        self.timed(lambda: self.tier.announce(name, PROMPT, chain, bearer or self.world.bearer()))
+
+    def lookup(self, name: str, at: int) -> Answer:
+        end = soon()
+        while time.monotonic() < end:
+            answer: Answer = self.timed(lambda: self.tier.lookup(name, Spot(0, at)))
+            if answer is not Answer.RETRY:
+                return answer
+            time.sleep(0.002)  # a step of the engine
+        raise AssertionError("RETRY for ever")
+
+    def prefix(self, name: str, count: int = CHUNKS) -> int:
+        """How many leading chunks are offered."""
+        for at in range(count):
+            if self.lookup(name, at) is not Answer.HIT:
+                return at
+        return count
+
+    def chunks(self, positions: Sequence[int]) -> list[Chunk]:
+        return [Chunk(b"engine %d" % at, Spot(0, at), self.row(at)) for at in positions]
+
+    def done(self) -> Done:
+        end = soon()
+        while time.monotonic() < end:
+            found = self.timed(self.tier.finished)
+            if found:
+                (only,) = found
+                assert isinstance(only, Done)
+                return only
+            time.sleep(0.002)
+        raise AssertionError("the job does not end")
+
+    def store(self, name: str, positions: Sequence[int] = range(CHUNKS)) -> Done:
+        for at in positions:
+            self.row(at)[:] = plain(at)
+        self.jobs += 1
+        self.timed(lambda: self.tier.store(self.jobs, name, self.chunks(positions)))
+        return self.done()
+
+    def load(self, name: str, count: int) -> Done:
+        self.memory[:] = b"\xee" * len(self.memory)
+        self.jobs += 1
+        self.timed(lambda: self.tier.load(self.jobs, name, self.chunks(range(count))))
+        return self.done()
+
+    def finish(self, name: str) -> None:
+        self.timed(lambda: self.tier.finish(name))
+
+    def count(self, name: str, *labels: str) -> float:
+        for key, number in self.tier.stats()[0].items():
+            self.counted[key] = self.counted.get(key, 0) + number
+        return self.counted.get((f"kvctl_tier_{name}", labels), 0)
+
+    @property
+    def up(self) -> bool:
+        """Whether the store is asked."""
+        counted, gauges = self.tier.stats()
+        for key, number in counted.items():
+            self.counted[key] = self.counted.get(key, 0) + number
+        return gauges["kvctl_tier_store_up", ("one",)] == 1
+
+    def restored(self, name: str, bearer: Bearer | None = None) -> int:
+        """Chunks that a request gets, checked byte by byte."""
+        self.announce(name, bearer)
+        offered = self.prefix(name)
+        got = 0
+        if offered:
+            done = self.load(name, offered)
+            got = len(done.keys or ())
+            assert all(self.row(at) == plain(at) for at in range(got))
+        self.finish(name)
+        return got
+
+
+def plain(at: int) -> bytes:
+    return bytes((at + 1,)) * ROW
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    if made.daemon.alive:
+        made.daemon.signal(signal.SIGCONT)
+    for tier in made.tiers:
+        tier.close()
+    if made.daemon.alive:
+        made.daemon.stop()
+
+
+@pytest.fixture
+def full(world: World) -> World:
+    """With all chunks of the prompt stored by a producer."""
+    producer = world.tier(role="producer")
+    producer.announce("first")
+    assert producer.prefix("first") == 0
+    assert producer.store("first").success
+    producer.finish("first")
+    assert (producer.count("stored_chunks"), producer.count("misses", "role")) == (CHUNKS, 1)
+    assert producer.longest < AT_ONCE
+    return world
+
+
+def test_what_one_engine_stored_another_loads(full: World):
+    reader = full.tier(role="consumer")
+    assert reader.restored("second") == CHUNKS
+    assert reader.count("read_bytes") == reader.count("used_bytes") == CHUNKS * ROW
+    assert reader.count("restored_tokens") == CHUNKS * TOKENS
+    assert reader.count("saved_seconds") > reader.count("wait_seconds") > 0
+    assert reader.longest < AT_ONCE
+
+
+def test_a_consumer_does_not_store_and_what_is_there_is_not_sent_again(full: World):
+    reader = full.tier(role="consumer")
+    reader.announce("r")
+    assert not reader.store("r").success
+    assert reader.count("unstored_chunks", "role") == CHUNKS
+    both = full.tier()
+    both.announce("r")
+    assert both.store("r").success
+    assert (both.count("known_chunks"), both.count("stored_chunks")) == (CHUNKS, 0)
+
+
+def test_only_the_whole_beginning_that_is_there_is_offered(world: World):
+    both = world.tier()
+    both.announce("a")
+    both.store("a", [*range(5), *range(7, CHUNKS)])
+    both.announce("b")
+    assert both.prefix("b") == 5
+    assert both.lookup("b", 8) is Answer.HIT  # for caches that need the end alone
+
+
+@pytest.mark.parametrize("reason", ["no-handle", "malformed", "forged", "expired", "salt", "no-lease", "lora"])
+def test_without_the_right_to_it_nothing_is_loaded_or_stored(full: World, reason: str):
+    good = full.bearer()
+    stranger = KeyLease(RootKey(Scope("other", "users", bytes(16)), bytes(32)), b"", 1 << 40)
+    forger = Handle(
+        tenant="acme",
+        domain="users",
+        epoch=full.lease.scope.epoch,
+        salt_digest=salt_digest(good.salt or ""),
+        expires_at=1 << 40,
+    )
+    bearers = {
+        "no-handle": Bearer(None, good.salt),
+        "malformed": Bearer({"tenant": "acme"}, good.salt),
+        "forged": Bearer(sign(forger, Identity.generate()), good.salt),
+        "expired": full.bearer(lasts=-1),
+        "salt": Bearer(good.handle, "another"),
+        "no-lease": full.bearer(stranger),
+        "lora": Bearer(good.handle, good.salt, lora=True),
+    }
+    both = full.tier()
+    both.announce("r", bearers[reason])
+    assert both.prefix("r") == 0
+    assert not both.store("r").success
+    both.finish("r")
+    assert both.count("misses", reason) == 1
+    assert both.count("unstored_chunks", reason) == CHUNKS
+
+
+def test_a_lease_that_is_over_or_taken_away_ends_reading_and_a_new_one_begins_it(full: World):
+    both = full.tier()
+    kept = full.lease
+    path = full.folder / "leases" / "acme.json"
+    write_lease(path, KeyLease(kept.key, kept.capability, int(time.time()) - 1))
+    both.tier._leases.refresh()
+    both.announce("over")
+    assert both.prefix("over") == 0
+    both.finish("over")
+    assert both.count("misses", "lease-over") == 1
+    path.unlink()
+    both.tier._leases.refresh()
+    assert both.restored("gone") == 0
+    assert both.count("misses", "no-lease") == 1
+    write_lease(path, kept)
+    both.tier._leases.refresh()
+    assert both.restored("back") == CHUNKS
+
+
+def test_another_fingerprint_or_another_tenant_is_a_miss(full: World):
+    assert full.tier(fingerprint=b"other weights".ljust(32)).restored("r") == 0
+    other = full.lend("globex")
+    both = full.tier()
+    assert both.restored("theirs", full.bearer(other)) == 0
+    assert both.restored("own") == CHUNKS
+
+
+def test_a_site_without_a_gateway(full: World):
+    single = {"gateways": [], "leases": None, "single_tenant": {"lease": str(full.folder / "leases" / "acme.json")}}
+    both = full.tier(**single)
+    assert both.restored("plain", Bearer(None, None)) == CHUNKS
+    assert both.restored("salted", Bearer(None, full.bearer().salt)) == CHUNKS
+    assert both.restored("other salt", Bearer(None, "other")) == 0
+
+
+def test_chunks_that_another_engine_is_about_to_store_are_awaited(world: World):
+    decode, prefill = world.tier(role="consumer"), world.tier(role="producer")
+    decode.announce("r", world.bearer(await_until=time.time() + 30))
+    for _ in range(50):
+        assert decode.timed(lambda: decode.tier.lookup("r", Spot(0, 0))) is Answer.RETRY
+        time.sleep(0.002)
+    prefill.announce("r")
+    assert prefill.store("r").success
+    assert decode.prefix("r") == CHUNKS
+    assert decode.load("r", CHUNKS).success
+
+
+def test_waiting_for_another_engine_ends(full: World):
+    decode = full.tier(role="consumer")
+    begun = time.time()
+    decode.announce("r", full.bearer(await_until=begun + 0.3), hashes("not stored"))
+    assert decode.prefix("r") == 0
+    assert time.time() >= begun + 0.3
+
+
+def test_a_hung_store_costs_its_share_and_then_nothing(full: World):
+    both = full.tier()
+    assert both.restored("well") == CHUNKS
+    both.tier.learning.prefilled(PROMPT, 0.4)
+    full.daemon.signal(signal.SIGSTOP)
+    asked = 0
+    while both.up:
+        assert both.restored(f"hung {asked}") == 0
+        asked += 1
+    assert both.restored("left alone") == 0
+    assert both.longest < AT_ONCE
+    assert both.count("misses", "late") + both.count("misses", "unreachable") == asked + 1
+    assert both.count("lost_seconds") <= asked * (0.25 * 0.4 + 0.05)
+    full.daemon.signal(signal.SIGCONT)
+    end = soon()
+    while both.restored(f"again {time.monotonic()}") < CHUNKS:
+        assert time.monotonic() < end
+    assert both.up
+
+
+def test_chunks_that_vanish_between_question_and_load_fail_for_this_request_alone(full: World):
+    both = full.tier()
+    both.announce("r")
+    assert both.prefix("r") == CHUNKS
+    full.daemon.stop()
+    done = both.load("r", CHUNKS)
+    assert (done.success, done.keys) == (False, ())
+    assert all(both.row(at) == bytes(ROW) for at in range(CHUNKS))
+    assert both.prefix("r") == 0
+    both.finish("r")
+    assert both.count("misses", "failed") == 1
+    assert both.count("failed_chunks", "lost") == CHUNKS
+
+
+def test_loads_slower_than_computing_are_not_begun(full: World):
+    both = full.tier()
+    both.tier.learning.prefilled(PROMPT, 0.001)
+    for _ in range(3):
+        both.tier.learning.loaded(CHUNKS * ROW, 5.0)
+    # So short a recompute leaves no time for the question either: it is asked while the request is in the queue.
+    both.announce("r")
+    end = soon()
+    while both.tier._requests["r"].found is None:
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    assert both.prefix("r") == 0
+    both.finish("r")
+    assert both.count("misses", "slower") == 1
+    assert both.count("read_bytes") == 0
+
+
+def test_a_queued_request_is_fetched_ahead_and_what_is_not_used_is_given_back(full: World):
+    both = full.tier()
+
+    def fetched(name: str) -> None:
+        end = soon()
+        while len(both.tier._requests[name].prefetched) < CHUNKS:
+            assert time.monotonic() < end
+            time.sleep(0.002)
+
+    both.announce("used")
+    fetched("used")
+    full.daemon.stop()
+    assert both.prefix("used") == CHUNKS
+    assert both.load("used", CHUNKS).success
+    assert all(both.row(at) == plain(at) for at in range(CHUNKS))
+    assert both.count("prefetched_bytes") == both.count("used_bytes") == CHUNKS * ROW
+    full.daemon.events.clear()
+    full.daemon.start()
+    both.tier.drain()  # as when the engine empties its host tier
+    both.announce("aborted")
+    fetched("aborted")
+    both.finish("aborted")
+    end = soon()
+    while both.tier.stats()[1]["kvctl_tier_scratch_bytes", ()]:
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def test_what_is_in_the_host_tier_is_neither_fetched_ahead_nor_taken_for_a_fast_prefill(full: World):
+    both = full.tier()
+    assert both.restored("loaded") == CHUNKS
+    read = both.count("read_bytes")
+    both.announce("again")
+    end = soon()
+    while both.tier._requests["again"].found is None:
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    both.tier.matched("again", CHUNKS * TOKENS)
+    both.tier.scheduled("again")
+    both.tier.produced("again")
+    both.finish("again")
+    both.tier.close()
+    assert both.count("read_bytes") == read
+    assert both.tier.learning.rate is None
+
+
+def test_stores_on_their_way_leave_room_for_restores(full: World):
+    both = full.tier(store_share=0.25)
+    both.announce("r")
+    full.daemon.signal(signal.SIGSTOP)
+    for number in range(3):
+        both.timed(lambda number=number: both.tier.store(number, "r", both.chunks(range(CHUNKS))))
+    (refused, again) = both.tier.finished()
+    assert {refused.number, again.number} == {1, 2}
+    assert both.count("unstored_chunks", "pressure") == 2 * CHUNKS
+    full.daemon.signal(signal.SIGCONT)
+    assert both.done().success
+    assert both.store("r").success
+
+
+def test_drain_ends_when_no_thread_touches_the_host_tier(full: World):
+    both = full.tier()
+    both.announce("r")
+    assert both.prefix("r") == CHUNKS
+    for number in range(4):
+        both.tier.load(number, "r", both.chunks(range(CHUNKS)))
+    both.tier.drain()
+    assert len(both.tier.finished()) == 4
+
+
+def test_a_defect_of_the_tier_is_counted_and_a_miss(full: World, monkeypatch: pytest.MonkeyPatch):
+    both = full.tier()
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(both.tier._pool, "has", broken)
+    both.announce("r")
+    assert both.prefix("r") == 0
+    assert not both.store("r").success
+    both.finish("r")
+    assert both.count("defects") == 2
+    assert both.count("misses", "defect") == 1

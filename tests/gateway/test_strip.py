@@ -1,0 +1,77 @@
+"""What of a body passes."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvctl.gateway import strip
+from kvctl.gateway.answers import Refused
+from kvctl.gateway.routes import ROUTES, Api, find
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    st.dictionaries(st.text(max_size=8) | st.sampled_from(sorted(strip.DROPPED)), JSON, max_size=6),
+    st.sampled_from(Api),
+)
+def test_only_what_may_not_pass_is_taken_out(body, api):
+    clean, stripped = strip.clean(strip.read(json.dumps(body).encode()), api)
+    kept = json.loads(strip.write(clean))
+    assert not strip.DROPPED & set(kept)
+    assert not [name for name in kept if name.lower().startswith(strip.DROPPED_PREFIXES)]
+    ours = {"store", "metadata", "user", "safety_identifier"}
+    for name, value in body.items():
+        if name not in stripped and name not in ours:
+            assert kept[name] == value
+    assert set(kept) <= set(body) | {"store"}
+
+
+def test_a_field_that_stands_twice_passes_once():
+    body = strip.read(b'{"model": "a", "model": "b", "cache_salt": "x", "cache_salt": "y"}')
+    assert strip.write(strip.clean(body, Api.CHAT)[0]) == b'{"model":"b"}'
+
+
+def test_an_escaped_name_is_the_name():
+    body = strip.read(rb'{"c\u0061che_salt": "x", "kv\u005ftransfer_params": {}, "a": 1}')
+    assert strip.write(strip.clean(body, Api.CHAT)[0]) == b'{"a":1}'
+
+
+def test_equal_beginnings_have_equal_prefixes():
+    def prefix(messages, **more):
+        return strip.prefix(strip.read(json.dumps({"model": "m", "messages": messages} | more).encode()), 64)
+
+    first = [{"role": "system", "content": "x" * 80}]
+    assert prefix(first) == prefix(first + [{"role": "user", "content": "y"}])
+    assert prefix(first) == prefix(first, temperature=1)
+    assert prefix(first) != prefix([{"role": "system", "content": "z" * 80}])
+    assert len(prefix(first)) == 64
+
+
+def test_our_fields_win():
+    body = strip.read(b'{"cache_salt": "x"}')
+    strip.put(body, {"cache_salt": "ours"})
+    assert strip.value(body, "cache_salt") == "ours"
+    assert isinstance(body["cache_salt"], msgspec.Raw)
+
+
+@given(st.text(max_size=40))
+def test_no_target_is_a_route_but_those_of_the_list(target):
+    if ("POST", target.partition("?")[0]) in ROUTES:
+        return
+    with pytest.raises(Refused):
+        find("POST", target)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_a_route_is_asked_for_by_its_method(method: str, path: str):
+    assert find(method, path).path == path
+    with pytest.raises(Refused):
+        find("PUT", path)
