@@ -94,8 +94,10 @@ def list_packs(ctl: "Controller", who: Principal, p: Nothing) -> dict[str, Any]:
 def run(ctl: "Controller", who: Principal, p: AuditRun) -> dict[str, Any]:
     """A pack: every check of it judged now, with evidence, proofs and what verifies them, as one zip (base64)."""
     pack = pack_named(p.pack)
-    ctl.books.commit(who, [Event("audit.packed", {"pack": p.pack, "rules": pack.rules}, p.tenant)])
-    made = packs.make(ctl, who, pack, p.tenant)
+    made = packs.make(ctl, who, pack, p.tenant)  # first: a site where nothing happened has no evidence
+    ctl.books.commit(
+        who, [Event("audit.packed", {"pack": p.pack, "rules": pack.rules, "sha256": made.sha256}, p.tenant)]
+    )
     return {
         "schema": "kvctl.audit.run/1", "pack": p.pack, "name": made.name, "sha256": made.sha256,
         "verdicts": [
