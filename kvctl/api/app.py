@@ -46,7 +46,8 @@ def create_app(
     app.state.controller, app.state.feed = controller, feed
     app.state.sessions, app.state.identify = sessions, identify
     problems.install(app, instead)
-    app.include_router(login.router(login.Door(controller, identify, Throttle(clock))))
+    app.state.door = login.Door(controller, identify, Throttle(clock))
+    app.include_router(login.router(app.state.door))
     app.include_router(stream.router(feed, identify))
     app.include_router(routes.router(controller))
     app.add_api_route("/healthz", healthz, methods=["GET"], openapi_extra={"security": []}, tags=["controller"])

@@ -77,10 +77,14 @@ class Door:
     async def confirm(self, request: Request) -> Response:
         session, principal = session_of(request)
         asked, form = await read(request, Credentials)
-        await self._prove(session.account, asked.password, address_of(request), "step-up")
+        await self.prove_again(session, principal, asked.password, address_of(request))
+        return Response(status_code=204) if form else JSONResponse({"schema": "kvctl.session.confirm/1", "fresh": True})
+
+    async def prove_again(self, session: Session, principal: Principal, password: str, address: str) -> None:
+        """Make a session fresh. RefusedError as `_prove` raises it."""
+        await self._prove(session.account, password, address, "step-up")
         self._identify.sessions.confirm(session)
         await self._record(principal, "session.confirmed", {"session": session.id})
-        return Response(status_code=204) if form else JSONResponse({"schema": "kvctl.session.confirm/1", "fresh": True})
 
     async def sign_out(self, request: Request) -> Response:
         session, principal = session_of(request)

@@ -98,11 +98,13 @@ def opened(settings: ControllerSettings) -> Iterator[Controller]:
 
 async def serve(controller: Controller, path: Path, listen: str | None, notify: Notify, own: Log) -> None:
     from kvctl.api.app import create_app
+    from kvctl.api.console import instead, pages
     from kvctl.api.server import Serving
     from kvctl.controller.accounts import Accounts
     from kvctl.controller.schedule import Job, Schedule, follow_commits, jobs_of
 
-    serving = Serving(create_app(controller, accounts=Accounts(controller.books)))
+    made = create_app(controller, accounts=Accounts(controller.books), pages=pages, instead=instead)
+    serving = Serving(made)
     serving.unix(path)
     jobs = jobs_of(controller)
     https = controller.settings.https

@@ -96,7 +96,7 @@ def test_every_answer_carries_the_headers(app: Any, otto: Browser):
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["strict-transport-security"].startswith("max-age=")
         assert answer.headers["cache-control"] == "no-store"
 
