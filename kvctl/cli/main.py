@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("kvctl.cli.plan", "Turn findings into reviewed steps."),
     "provision": ("kvctl.cli.provision", "Carry a plan out, or converge every role."),
     "deploy": ("kvctl.cli.deploy", "Daemons onto nodes that are provisioned."),
+    "tui": ("kvctl.cli.tui", "The console in a terminal."),
     "status": ("kvctl.cli.status", "One screen from stored facts, worst first."),
     "run": ("kvctl.cli.run", "List, show, resume and cancel runs."),
     "store": ("kvctl.cli.store", "What a storage daemon holds; scrub it, drain it."),
