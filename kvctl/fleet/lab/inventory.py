@@ -26,7 +26,7 @@ def document(layout: Layout, nodes: Sequence[LabNode], checksums: Mapping[str, s
     present = [role for role in ("storage", "gpu") if any(node.role == role for node in nodes)]
     return {
         "version": 1,
-        "site": {"name": layout.name, "country": "ZZ", "entity": "kvctl lab", "lab": True},
+        "site": {"name": layout.name, "country": "FR", "entity": "kvctl lab", "lab": True},
         "access": {
             "identity_file": str(layout.identity),
             "known_hosts": str(layout.known_hosts),
