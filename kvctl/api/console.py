@@ -30,6 +30,7 @@ from kvctl.types.resources import resource
 SHOWN_ONCE = ("secret", "api_key", "link", "key_text")  # of a document: what is not shown again
 GOOD = {"PASS", "ok", "active", "done", "allow", "executed", "approved", "erased", "in-service"}
 BAD = {"FAIL", "failed", "denied", "deny", "unreachable", "rejected", "refused"}
+WHOLE = ("text", "since")  # fields that hold a policy file and a checkpoint
 MACHINE = ("application/json", "text/event-stream")
 
 
@@ -189,6 +190,14 @@ class Console:
         return HTMLResponse(text, status)
 
 
+def plain(field: str, text: str) -> str:
+    """A field as it was meant. Whole texts keep every line: their bytes are signed or hashed; browsers send CRLF."""
+    if field not in WHOLE:
+        return text.strip()
+    lines = text.replace("\r\n", "\n")
+    return lines.rstrip("\n") + "\n" if field == "since" else lines  # a signed note ends with one line break
+
+
 def read(name: str, fields: dict[str, str]) -> Any:
     """A form's texts as the operation's request. An empty field was not given. UsageError KV-API-016."""
     kind: Any = OPERATIONS[name].request
@@ -197,7 +206,7 @@ def read(name: str, fields: dict[str, str]) -> Any:
     for field, text in fields.items():
         if field in known and text.strip():
             is_list = "list" in str(known[field].type)
-            given[field] = [part.strip() for part in text.split(",") if part.strip()] if is_list else text.strip()
+            given[field] = [part.strip() for part in text.split(",") if part.strip()] if is_list else plain(field, text)
     try:
         found = model_of(kind, strict=False).model_validate(given)
     except ValidationError as error:

@@ -251,7 +251,7 @@ PAGES = (
     Page(
         "/approvals",
         "Moves and approvals",
-        "Nobody approves what they asked for. A vote counts for the payload that is shown.",
+        "Nobody approves what they asked for. Show has payload, hash and impact: look before you vote.",
         (
             Part(
                 "Requests",

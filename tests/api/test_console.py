@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kvctl.api.app import create_app
-from kvctl.api.console import instead, pages
+from kvctl.api.console import instead, pages, read
 from kvctl.api.menu import may
 from kvctl.api.screens import PAGES
 from kvctl.types.operations import OPERATIONS
@@ -105,6 +105,17 @@ def test_a_form_does_what_it_says_and_shows_a_key_once(app, ctl):
     made = form(browser, "/do/key.create", tenant="third")
     (secret,) = set(re.findall(r"kv-third-[A-Za-z0-9_-]{20,}", made.text))
     assert secret not in page(browser, "/tenants").text
+
+
+@pytest.mark.parametrize("sent", [lambda note: note, lambda note: note.replace("\n", "\r\n"), str.strip])
+def test_a_genuine_checkpoint_verifies_however_a_browser_sends_it(app, ctl, sent):
+    answer = form(signed_in(app, "auditor"), "/do/audit.verify", since=sent(ctl.books.log.checkpoint()))
+    assert "&#34;sound&#34;: true" in answer.text
+
+
+def test_a_policy_text_keeps_its_bytes():
+    text = "schema: kvctl.policy/1\nentities: []\n"
+    assert read("policy.apply", {"text": text.replace("\n", "\r\n")}).text == text
 
 
 def test_a_wrong_form_says_what_and_where(app):
