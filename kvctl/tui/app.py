@@ -1,324 +1,300 @@
-"""The console in a terminal: tables that keep themselves fresh, and what is behind each row.
+"""The console in a terminal: it shows levels, keeps them fresh, and hands keys on.
 
-Every question is asked in a thread: a controller that does not answer never stops the keys, and how old the data is
-stands on the screen.
+The controller is asked in threads alone; how old the data is stands on the screen all the time.
 """
 
-import json
-import time
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from __future__ import annotations
 
-from textual import work
-from textual.app import App, ComposeResult
+import time
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
-from textual.widgets import DataTable, Footer, Input, Static
+from textual.containers import Vertical, VerticalScroll
+from textual.filter import LineFilter
+from textual.screen import Screen
+from textual.widgets import Input, Static
 
 from kvctl.client.controller import ControllerClient
-from kvctl.tui.screens import SCREENS, Row, Screen
-from kvctl.types.errors import KvctlError
-from kvctl.types.requests import PlanNamed, RunNamed
+from kvctl.tui import lines
+from kvctl.tui.actions import ACTIONS, allowed, help_text, hints
+from kvctl.tui.asking import Asked, Asking
+from kvctl.tui.dialogs import Columns, Confirm, Help
+from kvctl.tui.frames import Frame, Trail
+from kvctl.tui.grid import Grid
+from kvctl.tui.pages import named
+from kvctl.tui.runs import cancelling
+from kvctl.tui.terminal import Ascii
+from kvctl.tui.words import plain
 
 REFRESH = 2.0  # seconds
-HELP = """\
-1-8, :NAME   pages: findings stores tenants tiers moves approvals runs audit
-enter, l     what is behind a row        esc, h   back
-j k g G      down, up, first, last       /        filter; !text: without it
-f            faults only                 s        sort by the next column
-r            read again now              p        the plan that would repair
-w            read-only or writable       x        cancel a run (writable)
-?            this                        q        leave
-"""
-
-
-class Detail(ModalScreen[None]):
-    """Text over the page: a row with all it has, a plan, the help."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,h,q,enter", "dismiss", "Back")]
-    DEFAULT_CSS = """
-    Detail { align: center middle; }
-    Detail VerticalScroll { width: 96%; height: 90%; border: solid $accent; background: $surface; padding: 0 1; }
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = text
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(self._text, markup=False)
-
-    def action_dismiss(self, result: None = None) -> None:  # type: ignore[override]
-        self.dismiss(result)
+TICK = 1.0
+AT_EXIT = 2.0  # seconds for a call that is out
+READ_ONLY = "read-only: w makes it writable"
 
 
 class Console(App[None]):
-    """One table at a time; `client` is asked in threads."""
+    """`refresh`: seconds between two readings of what is on the screen."""
 
     TITLE = "kvctl"
-    ENABLE_COMMAND_PALETTE = True
-    CSS = """
-    #line { height: 1; background: $panel; padding: 0 1; }
-    #ask { display: none; height: 3; }
-    #ask.open { display: block; }
-    DataTable { height: 1fr; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(n), f"page('{s.name}')", s.name, show=False) for n, s in enumerate(SCREENS, 1)),
-        Binding("question_mark", "help", "Help"),
-        Binding("slash", "ask('/')", "Filter"),
-        Binding("colon", "ask(':')", "Command"),
-        Binding("f", "faults", "Faults"),
-        Binding("s", "sort", "Sort"),
-        Binding("p", "plan", "Plan"),
-        Binding("r", "again", "Refresh", show=False),
-        Binding("w", "writable", "Read-only", show=False),
-        Binding("x", "cancel", "Cancel run", show=False),
-        Binding("j", "cursor(1)", show=False),
-        Binding("k", "cursor(-1)", show=False),
-        Binding("g", "cursor(-1000000)", show=False),
-        Binding("G", "cursor(1000000)", show=False),
-        Binding("l", "open", show=False),
-        Binding("q", "quit", "Quit"),
-    ]
+    CSS_PATH = "console.tcss"
+    ESCAPE_TO_MINIMIZE = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding(a.keys, a.name, a.help, show=False) for a in ACTIONS]
 
-    def __init__(self, client: ControllerClient, refresh: float = REFRESH) -> None:
+    def __init__(self, client: ControllerClient, *, refresh: float = REFRESH, ascii_only: bool = False) -> None:
         super().__init__()
-        self._client = client
-        self._refresh = refresh
-        self._screen_shown: Screen = SCREENS[0]
-        self._rows: list[Row] = []
-        self._shown: dict[str, Row] = {}
-        self._filter = ""
-        self._faults = False
-        self._order = -1
-        self._read_only = True
-        self._asking: set[str] = set()
-        self._read_at = 0.0
-        self._trouble = ""
+        self.trail = Trail()
+        self.read_only = True
+        self._asking = Asking(client, self.post_message)
+        self._every = refresh
+        self._ascii = [Ascii()] if ascii_only else []
+        self._notice = ""
+
+    def get_line_filters(self) -> list[LineFilter]:
+        return [*super().get_line_filters(), *self._ascii]
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="line", markup=False)
-        yield DataTable(cursor_type="row", zebra_stripes=True)
-        yield Input(id="ask", select_on_focus=False)
-        yield Footer()
+        yield Static(id="top", markup=False)
+        yield Static(id="say", markup=False)
+        yield Vertical(id="body")
+        yield Input(id="line", select_on_focus=False)
+        yield Static(id="keys", markup=False)
 
-    def on_mount(self) -> None:
-        self.action_page(self._screen_shown.name)
-        self.set_interval(self._refresh, self.ask_again)
-        self.set_interval(1.0, self.say)
+    async def on_mount(self) -> None:
+        await self.draw()
+        self.set_interval(min(TICK, self._every), self.tick)
 
-    # --- what is shown
-    def action_page(self, name: str) -> None:
-        self._screen_shown = next(screen for screen in SCREENS if screen.name == name)
-        self._rows, self._shown, self._read_at, self._order = [], {}, 0.0, -1
-        table = self.query_one(DataTable)
-        table.clear(columns=True)
-        for column in self._screen_shown.columns:
-            table.add_column(column.replace("_", " ").upper(), key=column)
-        table.focus()
-        self.ask_again()
-        self.say()
+    @property
+    def drawn(self) -> bool:
+        """Not while it leaves: timers and answers still come when the widgets have gone."""
+        return bool(self.query("#keys")) and bool(self.query("#body"))
 
-    def ask_again(self) -> None:
-        """One question at a time for a page: a controller that hangs does not get a queue of them."""
-        name = self._screen_shown.name
-        if name not in self._asking:
-            self._asking.add(name)
-            self._ask(self._screen_shown)
-
-    @work(thread=True)
-    def _ask(self, screen: Screen) -> None:
-        try:
-            found = list(self._client.call(screen.operation, screen.request).get(screen.rows) or [])
-            self.call_from_thread(self._answered, screen, found, "")
-        except KvctlError as error:
-            self.call_from_thread(self._answered, screen, None, f"{error.code} {error.what}")
-
-    def _answered(self, screen: Screen, rows: list[Row] | None, trouble: str) -> None:
-        self._asking.discard(screen.name)
-        if screen is not self._screen_shown:
+    # --- asking
+    def tick(self) -> None:
+        if not self.drawn:
             return
-        self._trouble = trouble
-        if rows is not None:
-            self._rows, self._read_at = rows, time.monotonic()
-            self.show_rows()
+        if self.trail.here.due(time.time(), self._every):
+            self.ask(self.trail.here)
         self.say()
 
-    def show_rows(self) -> None:
-        """Bring the table up to the rows: only cells that differ are touched."""
-        table, screen = self.query_one(DataTable), self._screen_shown
-        wanted = {key_of(screen, row): row for row in self.chosen()}
-        if list(wanted) != list(self._shown):
-            at = table.cursor_row
-            table.clear()
-            for key, row in wanted.items():
-                table.add_row(*(cell(row, c) for c in screen.columns), key=key)
-            if wanted:
-                table.move_cursor(row=min(at, len(wanted) - 1))
-        else:
-            for key, row in wanted.items():
-                for column in screen.columns:
-                    if row.get(column) != self._shown[key].get(column):
-                        table.update_cell(key, column, cell(row, column))
-        self._shown = wanted
+    def ask(self, frame: Frame) -> None:
+        number = self._asking.ask(frame, frame.questions())
+        if number:
+            frame.asking, frame.asked_at = number, frame.asked_at if frame.asking else time.time()
 
-    def chosen(self) -> Sequence[Row]:
-        screen, text = self._screen_shown, self._filter
-        rows = [row for row in self._rows if not self._faults or row.get(screen.states) in screen.faults]
-        if text:
-            inverse, needle = text.startswith("!"), text.lstrip("!").lower()
-            rows = [row for row in rows if (needle in whole(screen, row)) is not inverse]
-        if self._order >= 0:
-            column = screen.columns[self._order]
-            rows = sorted(rows, key=lambda row: cell(row, column))
-        return rows
+    def on_asked(self, message: Asked) -> None:
+        if isinstance(message.about, str):
+            self.notice("; ".join(answer.trouble or message.about for answer in message.answers))
+            self.ask(self.trail.here)
+            return
+        frame: Frame = message.about
+        if message.number == frame.asking or not frame.asking:
+            frame.take(message.began, message.answers)
+            if frame is self.trail.here and self.drawn:
+                self.fill()
+                self.say()
+
+    # --- drawing
+    async def draw(self) -> None:
+        """The level that the reader is at, from what is known of it."""
+        frame, body = self.trail.here, self.query_one("#body", Vertical)
+        if frame.due(time.time(), self._every):
+            self.ask(frame)
+        async with body.batch():
+            await body.remove_children()
+            if frame.level.text is not None:
+                await body.mount(VerticalScroll(Static(id="text", markup=False)))
+                body.query_one(VerticalScroll).focus()
+            for n, (table, narrow) in enumerate(zip(frame.level.tables, frame.narrow, strict=True)):
+                if len(frame.level.tables) > 1:
+                    await body.mount(Static(f"-- {table.name} ", classes="name", markup=False))
+                grid = Grid(table, narrow)
+                grid.styles.height = "2fr" if n == 0 else "1fr"
+                await body.mount(grid)
+            grids = list(self.query(Grid))
+            if grids:
+                grids[frame.focus].focus()
+        self.fill()
+        self.say()
+
+    def fill(self) -> None:
+        frame = self.trail.here
+        if frame.level.text is not None:
+            text = frame.text or frame.trouble[0] or "reading"
+            found = self.query_one("#text", Static)
+            if str(found.content) != text:
+                found.update(text)
+        for n, grid in enumerate(self.query(Grid)):
+            rows = grid.narrow.rows(grid.table, frame.rows[n])
+            read = "nothing" if frame.read_at or (frame.trouble[n] == "" and frame.rows[n]) else "reading"
+            grid.show(rows, frame.trouble[n] or ("nothing matches" if frame.rows[n] else read))
 
     def say(self) -> None:
-        """The line on top: page, what narrows it, how old it is, and what is wrong."""
-        screen = self._screen_shown
-        parts = [f"[{screen.name}] {len(self._shown)} of {len(self._rows)}"]
-        parts += [f"filter {self._filter}"] if self._filter else []
-        parts += ["faults only"] if self._faults else []
-        parts += [f"sorted by {screen.columns[self._order]}"] if self._order >= 0 else []
-        age = f"{time.monotonic() - self._read_at:.0f} s old" if self._read_at else "not read yet"
-        parts += [age, "read-only" if self._read_only else "WRITABLE"]
-        parts += [f"! {self._trouble}"] if self._trouble else []
-        self.query_one("#line", Static).update("  ".join(parts))
+        """The lines around the page."""
+        frame, now, grid = self.trail.here, time.time(), self.grid
+        lines.put(self.query_one("#top", Static), lines.top(self.trail, now, self.size.width, self.read_only))
+        shown = "" if grid is None else "  ".join([grid.position, *grid.narrow.said()])
+        parts = [frame.problem(now), self._notice, shown]
+        lines.put(self.query_one("#say", Static), "  ".join(part for part in parts if part))
+        lines.put(self.query_one("#keys", Static), hints(self.read_only))
 
-    # --- keys
-    def action_cursor(self, step: int) -> None:
-        table = self.query_one(DataTable)
-        table.move_cursor(row=max(0, min(table.row_count - 1, table.cursor_row + step)))
-
-    def action_faults(self) -> None:
-        self._faults = not self._faults
-        self.show_rows()
+    def notice(self, text: str) -> None:
+        self._notice = text
         self.say()
+
+    @property
+    def grid(self) -> Grid | None:
+        """The table that keys go to."""
+        grids = list(self.query(Grid))
+        focused = self.screen_stack[0].focused
+        if focused in grids:
+            self.trail.here.focus = grids.index(focused)
+        return grids[min(self.trail.here.focus, len(grids) - 1)] if grids else None
+
+    def narrowed(self) -> None:
+        self.fill()
+        if self.grid is not None:
+            self.grid.refresh()
+        self.say()
+
+    # --- keys: where to
+    async def action_page(self, name: str) -> None:
+        self.trail.page, self._notice = name, ""
+        await self.draw()
+
+    async def action_open(self) -> None:
+        level = self.trail.here.level.behind
+        if self.grid is not None and self.grid.current is not None:
+            level = self.grid.table.behind(self.grid.current.doc)
+        if level is not None:
+            self.trail.open(level)
+            await self.draw()
+
+    on_grid_opened = action_open
+
+    async def action_back(self) -> None:
+        line = self.query_one("#line", Input)
+        if line.display:
+            self.close_line()
+        elif self.trail.back():
+            await self.draw()
+        elif self.grid is not None:
+            self.grid.narrow.text = ""
+            self.narrowed()
+
+    def action_move(self, step: int) -> None:
+        if self.grid is not None:
+            self.grid.move(step)
+            self.say()
+        else:
+            self.query_one("#body VerticalScroll", VerticalScroll).scroll_relative(y=step, animate=False)
+
+    def action_leaf(self, step: int) -> None:
+        self.action_move(step * max(1, self.query_one("#body", Vertical).size.height - 2))
+
+    def action_other(self) -> None:
+        self.screen_stack[0].focus_next(Grid)
+        self.say()
+
+    # --- keys: what is shown
+    def action_faults(self) -> None:
+        if self.grid is not None:
+            self.grid.narrow.faults = not self.grid.narrow.faults
+            self.narrowed()
 
     def action_sort(self) -> None:
-        self._order = (self._order + 2) % (len(self._screen_shown.columns) + 1) - 1
-        self.show_rows()
-        self.say()
+        if self.grid is not None:
+            self.grid.narrow.sort_next(self.grid.table)
+            self.narrowed()
 
-    def action_again(self) -> None:
-        self.ask_again()
+    def action_turn(self) -> None:
+        if self.grid is not None:
+            self.grid.narrow.down = not self.grid.narrow.down
+            self.narrowed()
 
-    def action_writable(self) -> None:
-        self._read_only = not self._read_only
-        self.say()
+    def action_columns(self) -> None:
+        if self.grid is not None:
+            self.push_screen(Columns(self.grid.table, self.grid.narrow, self.narrowed))
 
-    def action_help(self) -> None:
-        self.push_screen(Detail(HELP))
-
-    def action_ask(self, lead: str) -> None:
-        box = self.query_one("#ask", Input)
-        box.value = lead
-        box.add_class("open")
-        box.focus()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.input.remove_class("open")
-        self.query_one(DataTable).focus()
-        text = event.value
-        if text.startswith(":"):
-            self._command(text[1:].strip())
-        else:
-            self._filter = text.removeprefix("/").strip()
-            self.show_rows()
+    def action_mark(self) -> None:
+        if self.grid is not None and self.grid.current is not None:
+            self.grid.narrow.marks ^= {self.grid.current.key}
+            self.grid.move(1)
             self.say()
 
-    def _command(self, word: str) -> None:
-        names = [screen.name for screen in SCREENS if word and screen.name.startswith(word)]
+    def action_again(self) -> None:
+        if not self.trail.here.asking:
+            self.ask(self.trail.here)
+
+    def action_help(self) -> None:
+        self.push_screen(Help(help_text(self.read_only)))
+
+    # --- keys: the line for a filter or a command
+    def action_enter(self, lead: str) -> None:
+        line = self.query_one("#line", Input)
+        line.display = True
+        line.value = lead
+        line.focus()
+        line.action_end()
+
+    def close_line(self) -> None:
+        self.query_one("#line", Input).display = False
+        if self.grid is not None:
+            self.grid.focus()
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.close_line()
+        if event.value.startswith(":"):
+            await self.command(event.value[1:].strip())
+        elif self.grid is not None:
+            self.grid.narrow.text = event.value.removeprefix("/").strip()
+            self.narrowed()
+
+    async def command(self, word: str) -> None:
+        page = named(word)
         if word in ("q", "quit"):
             self.exit()
-        elif names:
-            self.action_page(names[0])
+        elif page:
+            await self.action_page(page)
         else:
-            self.notify(f"no page {word!r}", severity="warning")
+            self.notice(f"! there is no page {plain(word)}")
 
-    def current(self) -> Row | None:
-        table = self.query_one(DataTable)
-        if not table.row_count:
-            return None
-        key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
-        return self._shown.get(str(key))
-
-    def action_open(self) -> None:
-        row = self.current()
-        if row is not None:
-            self.push_screen(Detail(described(row)))
-
-    def on_data_table_row_selected(self, _: DataTable.RowSelected) -> None:
-        self.action_open()
-
-    def action_plan(self) -> None:
-        row = self.current()
-        self._plan(str(row.get("node", "")) if row else "")
-
-    @work(thread=True)
-    def _plan(self, node: str) -> None:
-        try:
-            plan = self._client.call("fleet.plan", PlanNamed())["plan"]
-        except KvctlError as error:
-            self.call_from_thread(self.push_screen, Detail(str(error)))
-            return
-        steps = [step for step in plan["steps"] if not node or step["node"] == node]
-        self.call_from_thread(self.push_screen, Detail(plan_text(plan, steps, node)))
+    # --- keys: changes
+    def action_writable(self) -> None:
+        self.read_only = not self.read_only
+        self.notice("")
 
     def action_cancel(self) -> None:
-        row = self.current()
-        if self._screen_shown.name != "runs" or row is None:
-            return
-        if self._read_only:
-            self.notify("read-only: w makes it writable", severity="warning")
-        else:
-            self._cancel(str(row["id"]))
+        grid = self.grid
+        if self.read_only:
+            self.notice(f"! {READ_ONLY}")
+        elif grid is not None and grid.table.cancels is not None:
+            chosen = [row for row in grid.rows if row.key in grid.narrow.marks] or [r for r in [grid.current] if r]
+            runs = sorted({grid.table.cancels(row.doc) for row in chosen})
+            if runs:
+                self.push_screen(
+                    Confirm(f"Cancel {len(runs)} run(s)? Steps at work end, none begins.", runs), self.cancel(runs)
+                )
 
-    @work(thread=True)
-    def _cancel(self, run: str) -> None:
-        try:
-            self._client.call("run.cancel", RunNamed(run))
-            self.call_from_thread(self.notify, f"{run}: asked to stop")
-        except KvctlError as error:
-            self.call_from_thread(self.notify, f"{error.code} {error.what}", severity="error")
+    def cancel(self, runs: list[str]) -> Callable[[bool | None], None]:
+        def answered(yes: bool | None) -> None:
+            if not yes:
+                return
+            self.notice(f"cancel {', '.join(runs)}: sent, no answer yet")
+            for run in runs:
+                if not self._asking.ask(f"{run}: asked to stop", [cancelling(run)]):
+                    self.notice(f"!! {run}: not sent, too many questions are without an answer")
 
+        return answered
 
-def key_of(screen: Screen, row: Row) -> str:
-    return "\0".join(cell(row, column) for column in screen.identity)
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        for action in allowed(self.read_only):
 
+            async def run(name: str = action.name) -> None:
+                await self.run_action(name)
 
-def cell(row: Row, column: str) -> str:
-    """One line of printable text: what a node said may hold anything."""
-    value = row.get(column)
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
-    return "".join(c if c.isprintable() else "?" for c in text)[:80]
+            yield SystemCommand(action.help, f"key {action.label}", run)
 
-
-def whole(screen: Screen, row: Row) -> str:
-    return " ".join(cell(row, column) for column in screen.columns).lower()
-
-
-def described(row: Row) -> str:
-    """Everything a row has, what matters to a reader of a finding first."""
-    first = [name for name in ("what", "observed", "expected", "why", "source", "remedy", "fix") if name in row]
-    names = [*first, *(name for name in row if name not in first)]
-    lines = [f"{name:16} {text(row[name])}" for name in names if row[name] not in (None, "", [], {})]
-    return "\n".join(lines)
-
-
-def text(value: Any) -> str:
-    found = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else "?" for c in found)
-
-
-def plan_text(plan: Row, steps: Sequence[Row], node: str) -> str:
-    lines = [f"plan {plan['id']} of {plan['created']}" + (f", steps on {node}" if node else "")]
-    for step in steps:
-        lines.append(
-            f"\n{step['id']} {step['node']} {step['role']}" + ("  NIC reset or reboot" if step["reboot"] else "")
-        )
-        lines += [f"  {c['subject']} {c['name']}: {c['before'] or '-'} -> {c['after'] or '-'}" for c in step["changes"]]
-    return "\n".join(lines if steps else [*lines, "\nno steps: kvctl plan makes a new one"])
+    def finish(self) -> None:
+        self._asking.finish(AT_EXIT)

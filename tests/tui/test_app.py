@@ -1,160 +1,301 @@
-"""The terminal console by its keys: a fault to its cause to its plan, narrowing, and a controller that hangs."""
-
-import asyncio
-import threading
+"""The console by its keys, as a reader of its screen sees it."""
 
 import pytest
-from textual.widgets import DataTable, Static
 
-from kvctl.tui.app import Console, Detail
-from kvctl.types.errors import UnreachableError
+from kvctl.types.errors import RefusedError, UnreachableError
+from tests.tui.driving import drive, screen, shows
+from tests.tui.stub import RUN, Stub, event, node
 
-FINDING = {
-    "node": "storage2", "check": "qos.pfc", "subject": "enp65s0f0np0", "verdict": "fail", "severity": "critical",
-    "observed": "off", "expected": "3", "remedy": {"role": "roce"},
-}  # fmt: skip
-STEP = {
-    "id": "s01", "node": "storage2", "role": "roce", "reboot": False,
-    "changes": [{"subject": "enp65s0f0np0", "name": "qos.pfc", "before": "off", "after": "3"}],
-}  # fmt: skip
-PLAN = {"plan": {"id": "p-1", "created": "2026-01-01T00:00:00Z", "steps": [STEP]}}
+DEAD = UnreachableError("KV-CTL-032", "the controller does not answer")
 
 
-class Answers:
-    """A controller with these answers; `hang` makes it one that never does."""
-
-    def __init__(self, **answers):
-        self.answers = {name.replace("_", "."): found for name, found in answers.items()}
-        self.asked, self.hang, self.error = [], threading.Event(), None
-        self.released = threading.Event()
-
-    def call(self, name, request):
-        self.asked.append(name)
-        if self.hang.is_set():
-            self.released.wait(30)
-        if self.error:
-            raise self.error
-        return self.answers.get(name, {})
+def at_cursor(app) -> str:
+    return app.grid.current.key
 
 
-@pytest.fixture
-def client():
-    nodes = [FINDING | {"node": f"storage{n}", "verdict": "fail" if n == 2 else "pass"} for n in (3, 1, 2)]
-    made = Answers(
-        fleet_findings={"findings": nodes},
-        fleet_plan=PLAN,
-        tenant_ls={"tenants": [{"tenant": "acme", "state": "active"}]},
-    )
-    yield made
-    made.released.set()
+def keys(app) -> list[str]:
+    return [row.key for row in app.grid.rows]
 
 
-def drive(client, script):
-    async def run():
-        app = Console(client, refresh=0.05)
-        async with app.run_test(size=(80, 24)) as pilot:
-            await until(pilot, lambda: client.asked)
-            await until(pilot, lambda: app.query_one(DataTable).row_count or client.error or client.hang.is_set())
-            await script(app, pilot)
-
-    asyncio.run(run())
-
-
-async def until(pilot, condition):
-    for _ in range(400):
-        if condition():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("it did not come")
-
-
-def first_column(app):
-    table = app.query_one(DataTable)
-    return [table.get_row_at(n)[0] for n in range(table.row_count)]
-
-
-def line(app):
-    return str(app.query_one("#line", Static).render())
-
-
-def over(app):
-    assert isinstance(app.screen, Detail)
-    return str(app.screen.query_one(Static).render())
-
-
-def test_a_fault_its_cause_and_its_plan_in_five_keys(client):
+def test_from_a_fault_to_its_cause_to_its_plan_in_three_keys():
     async def script(app, pilot):
-        await pilot.press("f")
-        assert first_column(app) == ["storage2"]
+        await shows(app, pilot, "!! qos.pfc enp65s0f0~", "2 h", "read-only", "data 0 s old")
         await pilot.press("enter")
-        assert "observed" in over(app)
-        assert "off" in over(app)
-        await pilot.press("escape", "p")
-        await until(pilot, lambda: isinstance(app.screen, Detail))
-        assert "s01 storage2 roce" in over(app)
-        assert "qos.pfc: off -> 3" in over(app)
+        await shows(app, pilot, "fleet > storage2", "> !! critical  fail     qos.pfc", without=("gpu9", "net.mtu"))
+        await pilot.press("enter")
+        cause = await shows(app, pilot, "read       off", "expected   priority 3", "read from  mlnx_qos", "role roce")
+        assert "turn PFC on for priority 3" in cause
+        await pilot.press("enter")
+        plan = await shows(app, pilot, "plan p-1 of", "s01 storage2 role roce", "off -> 3", "--plan p-1")
+        assert "s02" not in plan  # another node's
+        await pilot.press("h", "escape", "left")
+        await shows(app, pilot, "WORST FINDING", without=("storage2 >",))
 
-    drive(client, script)
+    drive(Stub(), script)
 
 
-def test_filter_inverse_and_sort(client):
+def test_a_finding_without_a_step_says_so_and_a_refused_one_says_why():
+    client = Stub()
+    refusal = {
+        "node": "storage2",
+        "check": "host.clock",
+        "subject": "",
+        "code": "KV-PLAN-003",
+        "why": "no NTP",
+        "fix": "f",
+    }
+    client.answers["fleet.plan"]["plan"]["refusals"] = [refusal]
+
     async def script(app, pilot):
-        await pilot.press("s")
-        assert first_column(app) == ["storage1", "storage2", "storage3"]
-        await pilot.press("slash", *"storage1", "enter")
-        assert first_column(app) == ["storage1"]
-        await pilot.press("slash", *"!storage1", "enter")
-        assert first_column(app) == ["storage2", "storage3"]
-        assert "filter !storage1" in line(app)
+        await shows(app, pilot, "storage2")
+        await pilot.press("enter")
+        await shows(app, pilot, "host.clock")
+        await pilot.press("j", "enter", "enter")
+        await shows(app, pilot, "!! refused KV-PLAN-003: no NTP", "to do: f")
+        client.answers["fleet.plan"]["plan"]["refusals"] = []
+        await shows(app, pilot, "no step for it; kvctl plan --node storage2")
 
     drive(client, script)
 
 
-def test_pages_by_number_and_by_command(client):
+def test_filter_inverse_faults_and_sorting():
+    async def script(app, pilot):
+        await shows(app, pilot, "storage1")
+        await pilot.press("slash", *"storage", "enter")
+        await shows(app, pilot, "filter storage", "1/2", without=("gpu1",))
+        await pilot.press("slash", *"!storage", "enter")
+        await shows(app, pilot, "gpu1", "filter !storage", without=("storage1",))
+        await pilot.press("escape")
+        await shows(app, pilot, "3/3", without=("filter !storage",))
+        await pilot.press("f")
+        await shows(app, pilot, "faults only", "1/1", without=("gpu1",))
+        await pilot.press("f", "s")
+        await shows(app, pilot, "NODE^", "by node")
+        assert keys(app) == ["gpu1", "storage1", "storage2"]
+        await pilot.press("S")
+        assert keys(app) == ["storage2", "storage1", "gpu1"]
+        await shows(app, pilot, "NODEv", "by node down")
+
+    drive(Stub(), script)
+
+
+def test_vim_keys_ends_and_marks():
+    async def script(app, pilot):
+        await shows(app, pilot, "1/3")
+        await pilot.press("j")
+        assert at_cursor(app) == "storage1"
+        await pilot.press("G")
+        assert at_cursor(app) == "gpu1"
+        await pilot.press("k", "g", "space")
+        await shows(app, pilot, " *storage2", "1 marked", ">")
+        assert at_cursor(app) == "storage1"  # a mark moves on
+        await pilot.press("up", "space")
+        await shows(app, pilot, "storage2", without=("marked",))
+
+    drive(Stub(), script)
+
+
+def test_the_cursor_stays_on_its_row_when_others_come():
+    client = Stub()
+
+    async def script(app, pilot):
+        await shows(app, pilot, "1/3")
+        await pilot.press("j")
+        client.answers["fleet.status"] = {"nodes": [node("aa"), node("ab"), *client.answers["fleet.status"]["nodes"]]}
+        await shows(app, pilot, "4/5")
+        assert at_cursor(app) == "storage1"
+
+    drive(client, script)
+
+
+def test_columns_are_chosen():
+    async def script(app, pilot):
+        await shows(app, pilot, "ROLE")
+        await pilot.press("c")
+        await shows(app, pilot, "columns of nodes")
+        await pilot.press("j", "space", "escape")
+        await shows(app, pilot, "NODE", without=("ROLE", "columns of"))
+
+    drive(Stub(), script)
+
+
+def test_pages_by_digit_and_by_command():
+    async def script(app, pilot):
+        await pilot.press("2")
+        await shows(app, pilot, "flash 3.0 GiB", "not known", "m-1", "10 chunks, 1.0 MiB", "a-1", "1/2")
+        await pilot.press("tab")
+        assert at_cursor(app) == "m-1"
+        await pilot.press("colon", *"runs", "enter")
+        await shows(app, pilot, RUN, "[##......] 1/4", "!! failed")
+        await pilot.press("4")
+        await shows(app, pilot, "run.cancelled", "!! denied")
+        await pilot.press("colon", *"nope", "enter")
+        await shows(app, pilot, "there is no page nope")
+        await pilot.press("colon", "q", "enter")
+        await pilot.pause()
+        assert not app.is_running
+
+    drive(Stub(), script)
+
+
+def test_bytes_that_a_store_did_not_tell_are_not_zero():
+    client = Stub()
+    client.answers["usage.show"]["stores"] = [{"store": "s2", "state": "unreachable", "why": "", "seen_at": None}]
+
+    async def script(app, pilot):
+        await pilot.press("2")
+        await shows(app, pilot, "? not all stores read")
+        client.refused["usage.show"] = RefusedError("KV-API-003", "not yours")
+        await shows(app, pilot, "not known: KV-API-003", "acme")
+
+    drive(client, script, size=(100, 24))
+
+
+def test_nothing_is_cancelled_while_read_only_and_nothing_without_a_yes():
+    client = Stub()
+
     async def script(app, pilot):
         await pilot.press("3")
-        await until(pilot, lambda: first_column(app) == ["acme"])
-        await pilot.press("colon", *"find", "enter")
-        await until(pilot, lambda: len(first_column(app)) == 3)
-        assert "[findings]" in line(app)
-
-    drive(client, script)
-
-
-def test_a_controller_that_hangs_freezes_nothing_and_is_asked_once(client):
-    async def script(app, pilot):
-        client.hang.set()
-        await until(pilot, lambda: app._asking)
-        before = len(client.asked)
-        await pilot.press("j", "f", "question_mark")
-        assert "faults only" in over(app)
-        await pilot.press("escape")
-        assert first_column(app) == ["storage2"]
-        assert "s old" in line(app)
-        assert len(client.asked) - before <= 1
-
-    drive(client, script)
-
-
-def test_a_dead_controller_is_named_and_old_rows_stay(client):
-    async def script(app, pilot):
-        client.error = UnreachableError("KV-CTL-032", "the controller does not answer")
-        await until(pilot, lambda: "KV-CTL-032" in line(app))
-        assert len(first_column(app)) == 3
-
-    drive(client, script)
-
-
-def test_nothing_is_cancelled_while_it_is_read_only(client):
-    client.answers["run.ls"] = {"runs": [{"id": "r-1", "state": "running"}]}
-
-    async def script(app, pilot):
-        await pilot.press("7")
-        await until(pilot, lambda: first_column(app) == ["r-1"])
+        await shows(app, pilot, RUN, without=("x cancel",))
         await pilot.press("x")
-        assert "run.cancel" not in client.asked
-        await pilot.press("w", "x")
-        await until(pilot, lambda: "run.cancel" in client.asked)
-        assert "WRITABLE" in line(app)
+        await shows(app, pilot, "read-only: w makes it writable")
+        await pilot.press("w")
+        await shows(app, pilot, "WRITABLE", "x cancel")
+        await pilot.press("x")
+        await shows(app, pilot, "Cancel 1 run(s)?", RUN)
+        await pilot.press("n")
+        await shows(app, pilot, RUN, without=("Cancel",))
+        assert client.count("run.cancel") == 0
+        await pilot.press("space", "space", "x")
+        await shows(app, pilot, "Cancel 2 run(s)?")
+        await pilot.press("y")
+        await shows(app, pilot, "asked to stop")
+        assert sorted(r.run for name, r in client.asked if name == "run.cancel") == ["r-20250101-000000-abcd", RUN]
 
     drive(client, script)
+
+
+def test_a_run_is_opened_to_its_steps():
+    async def script(app, pilot):
+        await pilot.press("3")
+        await shows(app, pilot, RUN)
+        await pilot.press("l")
+        await shows(app, pilot, f"runs > {RUN}", "s02", ">  running")
+        await pilot.press("enter")
+        await shows(app, pilot, "node", "storage2", "roce", f"{RUN} > s01")
+
+    drive(Stub(), script)
+
+
+def test_a_controller_that_hangs_freezes_nothing_and_is_not_asked_again_and_again():
+    client = Stub()
+
+    async def script(app, pilot):
+        await shows(app, pilot, "1/3")
+        client.hang = True
+        before = len(client.asked)
+        for number in "2341234":
+            await pilot.press(number)
+        await shows(app, pilot, "kvctl  audit", "not read yet")
+        await pilot.press("1")
+        await shows(app, pilot, "storage2")
+        assert 0 < len(client.asked) - before <= 4  # one a page
+        app.trail.here.asked_at -= 5
+        await shows(app, pilot, "!! no answer for 5 s; data of ")
+        await pilot.press("question_mark")
+        await shows(app, pilot, "what is behind a row")
+
+    drive(client, script)
+
+
+def test_a_dead_controller_is_named_and_what_was_read_stays_with_its_age():
+    client = Stub()
+
+    async def script(app, pilot):
+        await shows(app, pilot, "1/3")
+        client.error = DEAD
+        await shows(app, pilot, "!! KV-CTL-032: the controller does not answer; data of ", "storage2")
+        app.trail.here.read_at -= 90
+        await shows(app, pilot, "data 90 s old")
+        client.error = None
+        await shows(app, pilot, "data 0 s old", without=("KV-CTL-032",))
+
+    drive(client, script)
+
+
+def test_an_answer_of_another_shape_is_said():
+    client = Stub()
+    client.answers["fleet.status"] = {"nope": 1}
+
+    async def script(app, pilot):
+        await shows(app, pilot, "KV-TUI-001", "KeyError")
+
+    drive(client, script)
+
+
+def test_reading_that_is_recorded_is_not_repeated_by_itself():
+    client = Stub()
+    client.answers["audit.log"]["events"].insert(0, event(2, "audit.read"))
+
+    async def script(app, pilot):
+        await pilot.press("4")
+        await shows(app, pilot, "audit.read", "r reads again")
+        await pilot.pause(0.4)
+        assert client.count("audit.log") == 1
+        await pilot.press("r")
+        await pilot.pause(0.2)
+        assert client.count("audit.log") == 2
+
+    drive(client, script)
+
+
+def test_what_a_node_said_cannot_draw_on_the_terminal():
+    client = Stub()
+    client.answers["fleet.status"]["nodes"][0]["worst"] = "\x1b[31mred[bold]\n"
+
+    async def script(app, pilot):
+        seen = await shows(app, pilot, "?[31mred[bold]?")
+        assert "\x1b" not in seen
+
+    drive(client, script)
+
+
+def test_ascii_alone():
+    client = Stub()
+    client.answers["fleet.status"]["nodes"][0]["worst"] = "café 東京"
+
+    async def script(app, pilot):
+        await shows(app, pilot, "caf? ????")
+        for key in ("c", "escape", "question_mark", "escape", "2", "4", "ctrl+p"):
+            await pilot.press(key)
+            await pilot.pause(0.1)
+            assert screen(app).isascii(), screen(app)
+
+    drive(client, script, ascii_only=True)
+
+
+def test_the_palette_offers_no_change_while_read_only():
+    async def script(app, pilot):
+        found = [command.title for command in app.get_system_commands(app.screen)]
+        assert "faults only" in found
+        assert not any("cancel" in title for title in found)
+        await pilot.press("w")
+        assert any("cancel" in command.title for command in app.get_system_commands(app.screen))
+        await pilot.press("ctrl+p", *"faults only", "enter")
+        await shows(app, pilot, "1/1")
+
+    drive(Stub(), script)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (132, 50), (40, 10)])
+def test_every_line_fits(size):
+    async def script(app, pilot):
+        await shows(app, pilot, "storage2")
+        for key in "1234?":
+            await pilot.press("question_mark" if key == "?" else key)
+            await pilot.pause(0.1)
+            lines = screen(app).split("\n")
+            assert len(lines) == size[1]
+            assert max(map(len, lines)) <= size[0]
+
+    drive(Stub(), script, size=size)

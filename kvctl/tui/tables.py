@@ -1,0 +1,75 @@
+"""What a page is made of, as data: tables of documents, and what is behind a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvctl.tui.words import plain
+
+Doc = Mapping[str, Any]
+Ask = Callable[[str, Any], dict[str, Any]]  # an operation and its request
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`value` is what rows are sorted by, `show` makes text of it. Width 0 takes what the others leave."""
+
+    name: str
+    width: int
+    value: Callable[[Doc], Any]
+    show: Callable[[Any], str] = plain
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    key: str
+    cells: tuple[str, ...]
+    values: tuple[Any, ...]
+    fault: bool
+    doc: Doc
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`read` asks the controller, in a thread. `cancels`: of which run a row is, when it is of one."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: Callable[[Doc], str]
+    read: Callable[[Ask], Sequence[Doc]]
+    fault: Callable[[Doc], bool]
+    behind: Callable[[Doc], Level]
+    cancels: Callable[[Doc], str] | None = None
+
+    def read_rows(self, ask: Ask) -> tuple[Row, ...]:
+        return tuple(self._row(doc) for doc in self.read(ask))
+
+    def _row(self, doc: Doc) -> Row:
+        values = tuple(column.value(doc) for column in self.columns)
+        cells = tuple(column.show(value) for column, value in zip(self.columns, values, strict=True))
+        return Row(self.key(doc), cells, values, self.fault(doc), doc)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One view: its crumb, and either tables or a text. `behind`: what enter on the text leads to."""
+
+    crumb: str
+    tables: tuple[Table, ...] = ()
+    text: Callable[[Ask], str] | None = None
+    behind: Level | None = None
+
+
+def of(name: str) -> Callable[[Doc], Any]:
+    return lambda doc: doc.get(name)
+
+
+def never(doc: Doc) -> bool:
+    return False
+
+
+def whole(crumb: str, text: str) -> Level:
+    """A text that is known already."""
+    return Level(crumb, text=lambda ask: text)

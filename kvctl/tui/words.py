@@ -1,0 +1,64 @@
+"""How values are written: in words, with a sign that needs no colour, on one line, in ASCII."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+NOT_KNOWN = "not known"
+FAULT = {"critical": "!!", "warning": "! "}
+STATES = {
+    "in-service": "+", "active": "+", "done": "+", "finished": "+", "executed": "+", "ok": "+", "running": ">",
+    "returning": ">", "pending": "?", "unknown": "?", "unseen": "?", "interrupted": "!", "failed": "!!",
+    "denied": "!!", "refused": "!!", "error": "!!", "partial": "!", "stopped": "!", "drained": "!", "suspended": "!",
+    "offboarding": "!", "cancelled": "!",
+}  # fmt: skip
+
+
+def plain(value: Any) -> str:
+    """One line of printable text: what a node said may hold anything, an escape sequence, too."""
+    if value is None:
+        return "-"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else "?" for c in text) or "-"
+
+
+def state(value: Any) -> str:
+    return f"{STATES.get(str(value), '-'):2} {plain(value)}"
+
+
+def severity(value: Any) -> str:
+    return f"{FAULT.get(str(value), '- ')} {plain(value)}"
+
+
+def age(seconds: float | None) -> str:
+    """Since then, in one unit; None: it never was."""
+    if seconds is None:
+        return "never"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def size(count: int | None) -> str:
+    """Bytes in a binary unit; None is not zero."""
+    if count is None:
+        return NOT_KNOWN
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} PiB"
+
+
+def moment(value: Any) -> str:
+    """A time of the controller's, which is UTC, to the second."""
+    return plain(value).replace("T", " ").removesuffix("Z").split(".")[0].split("+")[0]
+
+
+def described(doc: Mapping[str, Any]) -> str:
+    """All that a document has, one value a line."""
+    return "\n".join(f"{name.replace('_', ' '):18} {plain(value)}" for name, value in doc.items())
