@@ -21,17 +21,17 @@ from kvctl.api.menu import Page, Part, may
 from kvctl.api.problems import status_of
 from kvctl.api.routes import model_of
 from kvctl.api.screens import PAGES
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.controller.core import Controller
 from kvctl.types.errors import KvctlError, RefusedError, UsageError
 from kvctl.types.operations import OPERATIONS
+from kvctl.types.principals import Principal
 from kvctl.types.resources import resource
 
 SHOWN_ONCE = ("secret", "api_key", "link", "key_text")  # of a document: what is not shown again
-GOOD = {"PASS", "ok", "active", "done", "allow", "executed", "approved", "erased", "in-service"}
-BAD = {"FAIL", "failed", "denied", "deny", "unreachable", "rejected", "refused"}
+GOOD = ("PASS", "ok", "active", "done", "allow", "executed", "approved", "erased", "in-service")
+BAD = ("FAIL", "failed", "denied", "deny", "unreachable", "rejected", "refused")
 WHOLE = ("text", "since")  # fields that hold a policy file and a checkpoint
-MACHINE = ("application/json", "text/event-stream")
 
 
 def pages(app: FastAPI) -> None:
@@ -54,7 +54,8 @@ def instead(scope: Scope, error: KvctlError) -> Response | None:
     if error.code == "KV-API-010":
         return RedirectResponse("/login", 303)
     text = templates().get_template("outcome.html").render(
-        title="That did not work", site="", who=None, problem=error.as_dict(), operation="", again=(), back="/"
+        title="That did not work", site="", who=None, problem=error.as_dict(), operation="", again=(),
+        back="/login" if scope["path"] == "/login" else "/",
     )  # fmt: skip
     return HTMLResponse(text, status_of(error))
 
@@ -84,10 +85,17 @@ def kind(value: Any) -> str:
 
 
 def mark(value: Any) -> str:
-    return "ok" if value in GOOD_WORDS else "bad" if value in BAD_WORDS else ""
+    return "ok" if value in GOOD else "bad" if value in BAD else ""
 
 
-GOOD_WORDS, BAD_WORDS = tuple(GOOD), tuple(BAD)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Next:
+    """A button below an outcome, with all that its form sends."""
+
+    operation: str
+    label: str
+    style: str
+    fields: dict[str, str]
 
 
 class Console:
@@ -127,7 +135,7 @@ class Console:
             found = await self._call(part.operation, caller, {})
         except KvctlError as error:
             return about | {"rows": [], "problem": error.as_dict()}
-        return about | {"rows": found.get(part.rows) or []}
+        return about | {"rows": [row for row in found.get(part.rows) or [] if part.fits(row)]}
 
     async def do(self, operation: str, request: Request) -> Response:
         caller = caller_of(request.scope)
@@ -150,8 +158,9 @@ class Console:
             return Response(base64.b64decode(found["zip"]), media_type="application/zip", headers=headers)
         once = [(field, found.pop(field)) for field in SHOWN_ONCE if found.get(field)]
         return self._render(
-            "outcome.html", caller, problem=None, secrets=once, dry=fields.get("dry_run") == "true",
-            document=json.dumps(found, indent=2, ensure_ascii=False), again=(), **about,
+            "outcome.html", caller, problem=None, secrets=once, dry=fields.get("dry_run") == "true", read_only=not
+            OPERATIONS[name].changes, document=json.dumps(found, indent=2, ensure_ascii=False), again=(),
+            follow=follow(name, caller.principal, fields, found), **about,
         )  # fmt: skip
 
     async def confirm(self, request: Request) -> Response:
@@ -188,6 +197,20 @@ class Console:
             site=self._controller.site, who=who, csrf=csrf, menu=menu, **{"here": "", **values}
         )
         return HTMLResponse(text, status)
+
+
+def follow(name: str, who: Principal, fields: dict[str, str], found: dict[str, Any]) -> list[Next]:
+    """What may be done from an outcome: what was only tried, or a vote for the very payload that is shown."""
+    if fields.get("dry_run") == "true":
+        asked = {field: text for field, text in fields.items() if field != "dry_run"}
+        return [Next(name, "Do it", "danger", asked)]
+    if name == "approve.show" and found.get("state") == "pending" and may(who, "approve.vote"):
+        vote = {"approval": found["id"], "payload_sha256": found["payload_sha256"]}
+        return [
+            Next("approve.vote", "Approve", "", vote | {"decision": "yes"}),
+            Next("approve.vote", "Refuse", "danger", vote | {"decision": "no"}),
+        ]
+    return []
 
 
 def plain(field: str, text: str) -> str:

@@ -41,7 +41,7 @@ class Form:
     button: str
     fields: tuple[Field, ...]
     dry: bool = True
-    style: str = ""
+    style: str = ""  # danger: what would be done is shown first, and done from there
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class Part:
     columns: tuple[str, ...]
     empty: str
     actions: tuple[Action, ...] = ()
+    fits: Callable[[Row], bool] = always  # which rows of the answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ PAGES = (
                 "approvals",
                 ("id", "kind", "tenant", "state", "requester", "reason", "expires"),
                 "Nothing waits.",
+                fits=pending,
             ),
             Part(
                 "Stores",
@@ -36,6 +37,7 @@ PAGES = (
                 "holds",
                 ("id", "tenant", "subject", "reason", "set_by", "from_at"),
                 "Nothing is held.",
+                fits=lambda row: not row.get("lifted_at"),
             ),
             Part(
                 "Jobs of the controller",
@@ -176,7 +178,7 @@ PAGES = (
                 "What would go, and what keeps the rest",
                 "retention.plan",
                 "totals",
-                ("tenant", "class", "tier", "outcome", "rule", "copies", "bytes"),
+                ("tenant", "class", "tier", "go", "rule", "hold", "copies", "bytes", "oldest_due"),
                 "No copies.",
             ),
             Part(
@@ -251,7 +253,7 @@ PAGES = (
     Page(
         "/approvals",
         "Moves and approvals",
-        "Nobody approves what they asked for. Show has payload, hash and impact: look before you vote.",
+        "Nobody approves what they asked for. A vote is for the payload that is shown.",
         (
             Part(
                 "Requests",
@@ -259,22 +261,7 @@ PAGES = (
                 "approvals",
                 ("id", "kind", "tenant", "state", "yes", "required", "requester", "reason", "expires"),
                 "No requests.",
-                (
-                    Action(
-                        "approve.vote",
-                        "Approve",
-                        (("approval", "id"), ("decision", "=yes"), ("payload_sha256", "payload_sha256")),
-                        pending,
-                    ),
-                    Action(
-                        "approve.vote",
-                        "Refuse",
-                        (("approval", "id"), ("decision", "=no"), ("payload_sha256", "payload_sha256")),
-                        pending,
-                        "danger",
-                    ),
-                    Action("approve.show", "Show", (("approval", "id"),), style="plain"),
-                ),
+                (Action("approve.show", "Look and vote", (("approval", "id"),)),),
             ),
             Part(
                 "Tier moves",

@@ -1,16 +1,16 @@
 """kvctl store: what a storage daemon holds, and the verbs that look after it."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from kvctl.cli.governance import confirmed
 from kvctl.cli.options import inventory_option, output_option
 from kvctl.cli.output import emit, note, table
 from kvctl.types.chunks import TierName
-from kvctl.types.errors import ExitCode, UsageError
+from kvctl.types.errors import ExitCode
 
 DEFAULT = "unix:/run/kvctl/store-admin.sock"
 CHUNKS = ("tenant", "domain", "tier", "length", "stored", "expires", "key")
@@ -114,10 +114,7 @@ def drain(yes: bool, dry_run: bool, **address: Any) -> None:
     if dry_run:
         note("no changes" if daemon["draining"] else "would drain")
         return
-    if not yes and not sys.stdin.isatty():
-        raise UsageError("KV-CLI-004", "nobody is there to confirm", fix="add --yes, or run on a terminal")
-    if not yes and not click.confirm(f"drain {daemon['node']}?", err=True):
-        raise click.Abort
+    confirmed(f"drain {daemon['node']}?", yes=yes)
     broken = client.drain()["broken_sessions"]
     note(f"{daemon['node']}: drained; {broken} sessions did not end in time and were cut")
 

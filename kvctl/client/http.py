@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import http.client
 import json
-import socket
 import ssl
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from kvctl.connector.unixhttp import UnixConnection
 from kvctl.types.errors import (
     ExitCode,
     KvctlError,
@@ -30,17 +30,6 @@ KINDS: dict[int, type[KvctlError]] = {
     int(kind.exit_code): kind for kind in (UsageError, UnreachableError, RefusedError, LockedError)
 }
 COOKIE = "__Host-kvctl"
-
-
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("kvctld", timeout=CONNECT)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(CONNECT)
-        self.sock.connect(self._path)
 
 
 class Http:
@@ -127,7 +116,7 @@ class Http:
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._context is None:
-            return UnixConnection(self.endpoint.removeprefix("unix:"))
+            return UnixConnection(self.endpoint.removeprefix("unix:"), CONNECT)
         return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT, context=self._context)
 
     def _headers(self, body: bool) -> dict[str, str]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import epochs
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.controller.push import push
 from kvctl.controller.snapshots import published
 from kvctl.govern import tenants as rules

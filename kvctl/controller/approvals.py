@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.govern.approvals import Request, canonical, check_vote, decided, digest, growth, overdue, roles_for
 from kvctl.state import approvals as table
 from kvctl.state.governance import Connection

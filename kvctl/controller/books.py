@@ -10,11 +10,11 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kvctl.connector.keys import Identity
+from kvctl.controller.clock import now
 from kvctl.ledger.log import Log
 from kvctl.state.appliers import APPLIERS
 from kvctl.state.governance import Connection, GovernanceState
@@ -24,11 +24,6 @@ from kvctl.types.principals import Principal
 
 RESERVE = 64 << 20  # bytes of free disk below which nothing is changed any more: DuckDB at its end loses its footing
 BATCH = 10_000  # events applied in one transaction when the tables are behind
-
-
-def now() -> str:
-    """The controller's clock: RFC 3339, UTC, milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Books:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.ledger.verify import verify
 from kvctl.state import audit as state
 from kvctl.types.errors import UsageError

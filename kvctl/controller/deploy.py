@@ -26,10 +26,11 @@ from kvctl.connector.keys import Identity, KeyLease, RootKey, write_lease
 from kvctl.controller import settings as settings_file
 from kvctl.controller.books import site_identity
 from kvctl.controller.bundle import Bundle, bundle
+from kvctl.controller.clock import now
 from kvctl.controller.observe import observe
 from kvctl.controller.pki import Authority
 from kvctl.controller.provision import OnEvent, provision
-from kvctl.controller.site import Site, now
+from kvctl.controller.site import Site
 from kvctl.controller.stores import StoreAddress, ask
 from kvctl.fleet.inventory.model import Node
 from kvctl.fleet.plan.build import plan_hash

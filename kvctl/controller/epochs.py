@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.govern.tenants import check_holds
 from kvctl.state import tenants as state
 from kvctl.types.chunks import Scope

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import erasing
-from kvctl.controller.books import now
 from kvctl.controller.catalogue import sync_all
+from kvctl.controller.clock import now
 from kvctl.controller.holds import push_holds, require_tenant, subject_of
 from kvctl.controller.snapshots import published
 from kvctl.govern.erasure import DAYS, LONGEST, MOST, AtStore, Scope, not_covered, receipt

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import approvals
 from kvctl.controller.approvals import Executor
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.controller.stores import StoreAddress, ask
 from kvctl.govern.approvals import Request
 from kvctl.state import holds as table

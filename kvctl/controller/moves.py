@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import approvals
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.controller.moving import is_running, live, run_move, start, stop_here
 from kvctl.controller.residency import Decision, decision
 from kvctl.govern.approvals import growth

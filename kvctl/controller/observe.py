@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kvctl.controller.site import Site, now
+from kvctl.controller.clock import now
+from kvctl.controller.site import Site
 from kvctl.fleet.facts.build import node_facts
 from kvctl.fleet.inventory.model import Node
 from kvctl.fleet.remote.collect import Collected, collect

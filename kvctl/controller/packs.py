@@ -7,18 +7,16 @@ import re
 import zipfile
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from kvctl import __version__
-from kvctl.controller.books import now
 from kvctl.controller.checks import Check, Outcome, Pack, checks, run
+from kvctl.controller.clock import now
 from kvctl.controller.export import table_csv
 from kvctl.ledger.note import verifier_key
 from kvctl.state import audit as state
-from kvctl.types.errors import KvctlError
 from kvctl.types.principals import Principal
 from kvctl.types.resources import resource
 
@@ -154,13 +152,3 @@ def zipped(files: dict[str, bytes], name: str) -> bytes:
         for path, data in sorted(files.items()):
             archive.writestr(zipfile.ZipInfo(f"{name}/{path}", DATE), data, zipfile.ZIP_DEFLATED)
     return out.getvalue()
-
-
-def unpack(data: bytes, directory: Path) -> Path:
-    """The pack as a directory below `directory`. KvctlError KV-AUD-010 for a zip with a name that leads out of it."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        for name in archive.namelist():
-            if name.startswith("/") or ".." in Path(name).parts:
-                raise KvctlError("KV-AUD-010", "the pack names a file outside of itself", where=name)
-        archive.extractall(directory)
-        return directory / archive.namelist()[0].split("/")[0]

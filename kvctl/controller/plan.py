@@ -3,7 +3,8 @@
 import json
 
 from kvctl.controller.check import check
-from kvctl.controller.site import Site, now
+from kvctl.controller.clock import now
+from kvctl.controller.site import Site
 from kvctl.fleet.inventory.model import Node
 from kvctl.fleet.plan.build import build
 from kvctl.state import fleet

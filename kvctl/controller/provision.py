@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from kvctl.controller.check import check
+from kvctl.controller.clock import now
 from kvctl.controller.runs import document, find
-from kvctl.controller.site import Site, now
+from kvctl.controller.site import Site
 from kvctl.fleet.inventory.load import load
 from kvctl.fleet.remote import handle, journal
 from kvctl.fleet.remote.options import Finish, Options

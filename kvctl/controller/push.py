@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvctl.connector.canary import TENANT as CANARY
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.controller.stores import StoreAddress, ask
 from kvctl.govern.policy import Policy, of_rows
 from kvctl.govern.residency import decide

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.controller.policies import breaches, moment, plan
 from kvctl.govern.policy import of_rows
 from kvctl.govern.residency import Verdict, decide_at, judged

@@ -1,7 +1,6 @@
 """One site as the controller holds it: the inventory, the settings and the state directory."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -51,8 +50,3 @@ def open_site(
     name = loaded.inventory.site.name
     site_index.remember(state_dir, inventory, name)
     return Site(loaded, state_dir / name, concurrency, timeout, transport)
-
-
-def now() -> str:
-    """The controller's clock: UTC, RFC 3339."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvctl.connector.signed import sign_text
 from kvctl.connector.snapshotfile import LABEL, write_snapshot
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.state import tenants as state
 from kvctl.types.chunks import Scope
 from kvctl.types.errors import KvctlError, RefusedError

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from kvctl.connector.unixhttp import UnixConnection
 from kvctl.controller.settings import StoreSettings
 from kvctl.fleet.remote.dial import in_namespace
 from kvctl.types.errors import ExitCode, KvctlError, LockedError, RefusedError, UnreachableError, UsageError
@@ -39,18 +40,6 @@ class StoreAddress:
             Path(name) if name else None for name in (settings.certificate, settings.key, settings.ca)
         )
         return cls(settings.admin, certificate, key, ca, settings.netns)
-
-
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("kvstored", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(CONNECT)
-        self.sock.connect(self._path)
-        self.sock.settimeout(self.timeout)
 
 
 class TlsConnection(http.client.HTTPSConnection):
@@ -94,7 +83,7 @@ def ask(
 
 def _connection(address: StoreAddress, timeout: float) -> http.client.HTTPConnection:
     if address.endpoint.startswith("unix:/"):
-        return UnixConnection(address.endpoint[5:], timeout)
+        return UnixConnection(address.endpoint[5:], timeout, connect=CONNECT)
     url = urlsplit(address.endpoint)
     if url.scheme != "https" or not url.hostname or not (address.certificate and address.key and address.ca):
         raise UsageError(

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import apikeys, epochs
-from kvctl.controller.books import now
+from kvctl.controller.clock import now
 from kvctl.controller.push import has_erased, push
 from kvctl.controller.snapshots import published
 from kvctl.govern import tenants as rules

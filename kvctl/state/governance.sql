@@ -82,10 +82,7 @@ CREATE TABLE moves (
 );
 
 CREATE TABLE accounts (name VARCHAR PRIMARY KEY, roles VARCHAR[] NOT NULL, tenant VARCHAR, created TIMESTAMP NOT NULL, until_at TIMESTAMP, disabled TIMESTAMP);
-CREATE TABLE access_reviews (account VARCHAR NOT NULL, reviewer VARCHAR NOT NULL, verdict VARCHAR NOT NULL, ts TIMESTAMP NOT NULL);
 CREATE TABLE backups (id VARCHAR NOT NULL, ts TIMESTAMP NOT NULL, label VARCHAR NOT NULL, expires_at TIMESTAMP NOT NULL, site VARCHAR NOT NULL);
-CREATE TABLE media (id VARCHAR NOT NULL, store VARCHAR NOT NULL, retired TIMESTAMP, method VARCHAR, technique VARCHAR, verified_by VARCHAR, certificate_sha256 VARCHAR);
-CREATE TABLE checkpoints (log VARCHAR NOT NULL, size BIGINT NOT NULL, root VARCHAR NOT NULL, ts TIMESTAMP NOT NULL, witness VARCHAR, witnessed_at TIMESTAMP);
 CREATE TABLE engine_flushes (erasure VARCHAR NOT NULL, engine VARCHAR NOT NULL, answered BOOLEAN NOT NULL, ts TIMESTAMP NOT NULL, why VARCHAR NOT NULL);
 
 -- The catalogue: what stores say they hold. Not from the log; re-read from the stores after a gap.

@@ -1,4 +1,4 @@
-"""Backups, checkpoints, media and flushes of engines: events to rows, and the queries on them."""
+"""Backups: events to rows, and the queries on them."""
 
 from typing import Any
 

@@ -105,8 +105,10 @@ def test_a_second_person_approves_a_move_in_the_browser(chromium, console, ctl, 
     ctl.call("tier.propose", ROOT, TierPropose("acme", "flash", "disk", reason="make room"))
     person = Person(chromium, console, "approver")
     person.page.goto(f"{console}/approvals")
-    person.page.get_by_role("button", name="Approve").first.click()
-    person.page.locator("main h1").wait_for()
+    person.page.get_by_role("button", name="Look and vote").first.click()
+    person.page.get_by_text("payload_sha256").first.wait_for()
+    person.page.get_by_role("button", name="Approve").click()
+    person.page.get_by_role("heading", name="approve: vote").wait_for()
     person.page.get_by_role("status").wait_for()
     person.page.screenshot(path=artefacts / "approved.png")
     states = [one["state"] for one in ctl.call("approve.ls", ROOT, ApprovalList())["approvals"]]

@@ -10,8 +10,9 @@ from kvctl.api.menu import may
 from kvctl.api.screens import PAGES
 from kvctl.types.operations import OPERATIONS
 from kvctl.types.principals import Principal, Role
-from kvctl.types.requests import TenantCreate
+from kvctl.types.requests import ApprovalList, TenantCreate, TierPropose
 from tests.api.rig import PASSWORD, Browser, People, controller
+from tests.controller.policy_site import apply, put_copies
 
 ROOT = Principal("unix:root", frozenset({Role.OPERATOR, Role.ADMIN}), fresh=True)
 NASTY = "zz-marker"
@@ -80,6 +81,8 @@ def test_every_table_has_the_columns_that_its_operation_gives(app, ctl):
                 continue  # needs an inventory
             found = ctl.call(part.operation, everything, OPERATIONS[part.operation].request())
             assert part.rows in found, (one.path, part.operation, sorted(found))
+            for row in found[part.rows][:1]:
+                assert set(part.columns) <= set(row), (one.path, part.operation, sorted(row))
 
 
 def test_a_tenants_person_sees_no_byte_of_another_tenant(app):
@@ -116,6 +119,31 @@ def test_a_genuine_checkpoint_verifies_however_a_browser_sends_it(app, ctl, sent
 def test_a_policy_text_keeps_its_bytes():
     text = "schema: kvctl.policy/1\nentities: []\n"
     assert read("policy.apply", {"text": text.replace("\n", "\r\n")}).text == text
+
+
+def test_a_vote_is_given_where_the_payload_is_shown(app, ctl):
+    apply(ctl, who=ROOT)
+    put_copies(ctl, 3)
+    ctl.call("tier.propose", ROOT, TierPropose("acme", "flash", "disk"))
+    browser = signed_in(app, "approver")
+    listed = page(browser, "/approvals").text
+    assert "approve.vote" not in listed
+    assert "tier.move" in page(browser, "/").text
+    (row,) = ctl.call("approve.ls", ROOT, ApprovalList())["approvals"]
+    shown = form(browser, "/do/approve.show", approval=row["id"])
+    assert row["payload_sha256"] in shown.text
+    form(browser, "/do/approve.vote", approval=row["id"], payload_sha256=row["payload_sha256"], decision="no")
+    assert "tier.move" not in page(browser, "/").text, "what is decided does not wait"
+
+
+def test_what_destroys_is_shown_before_it_can_be_done(app):
+    browser = signed_in(app, "dpo")
+    text = page(browser, "/erasure").text
+    erase = text[text.index("Erase a user") : text.index("Erase all of a tenant")]
+    assert erase.count("<button") == 1
+    would = form(browser, "/do/erase.subject", tenant="acme", user="somebody", dry_run="true")
+    assert "nothing was changed" in would.text
+    assert "Do it" in would.text
 
 
 def test_a_wrong_form_says_what_and_where(app):

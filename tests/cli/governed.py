@@ -45,8 +45,8 @@ class Kvctl:
             assert process.stderr is not None
             out, said = pool.submit(process.stdout.read), ""
             for line in typed:
-                question, seen = ("password of" if line == PASSWORD else "[y/N]"), len(said)
-                while question not in said[seen:] and (more := process.stderr.read(1)):
+                questions, seen = ("password of",) if line == PASSWORD else ("[y/N]", "to go on"), len(said)
+                while not any(q in said[seen:] for q in questions) and (more := process.stderr.read(1)):
                     said += more
                 os.write(ours, f"{line}\n".encode())
             err = pool.submit(process.stderr.read)

@@ -1,10 +1,8 @@
 """kvstored as a contestant: its daemon with its own keys and directories, and what its clients are told."""
 
-import http.client
 import json
 import os
 import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,9 +16,11 @@ from kvctl.bench.store.services import HOST, Service
 from kvctl.connector.capability import ALL, NO_LIMITS, Capability, sign
 from kvctl.connector.keys import Identity, KeyLease, RootKey, write_lease
 from kvctl.connector.seal import sealed_length
+from kvctl.connector.unixhttp import UnixConnection
 from kvctl.types.chunks import Scope
 from kvctl.types.errors import KvctlError
 
+ANSWER = 3600.0  # seconds: a scrub of everything is one answer
 TENANT = "bench"
 DOMAINS = ("set", "new")  # what GETs read, and what a sample of PUTs writes
 HOT_RAM = 2 * GIB
@@ -122,21 +122,9 @@ def counted(private: Path) -> bool:
     return bool(admin(private, "stat")["counters"]["counted"])
 
 
-class Unix(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost")
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self._path)
-
-
 def admin(private: str | os.PathLike[str], verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Ask a daemon's admin socket: GET without a body, POST with one. KV-BENCH-016 when it refuses."""
-    connection = Unix(os.path.join(private, "admin.sock"))  # noqa: PTH118 - a text from a client's setup
+    connection = UnixConnection(os.path.join(private, "admin.sock"), ANSWER)  # noqa: PTH118 - of a text
     try:
         if body is None:
             connection.request("GET", f"/v1/{verb}")

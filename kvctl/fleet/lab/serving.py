@@ -4,7 +4,6 @@ import http.client
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from kvctl.connector.unixhttp import UnixConnection
 from kvctl.fleet.lab import processes
 from kvctl.fleet.lab.layout import Layout
 from kvctl.fleet.lab.processes import Started
@@ -176,25 +176,12 @@ def remove_host_tier(files: Files) -> None:
             left.unlink()
 
 
-class Unix(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: Path, seconds: float = ANSWER) -> None:
-        super().__init__("localhost", timeout=seconds)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-
-
 def ask(
     sock: Path, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, *,
     seconds: float = ANSWER,
 ) -> tuple[int, bytes]:  # fmt: skip
     """(status, answer). OSError and HTTPException when nobody answers."""
-    connection = Unix(sock, seconds)
+    connection = UnixConnection(sock, seconds)
     try:
         text = None if body is None else json.dumps(body)
         connection.request(method, path, text, {"Content-Type": "application/json", **(headers or {})})

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from kvctl.connector.unixhttp import UnixConnection
 from kvctl.fleet.lab import serving
 from kvctl.fleet.lab.serving_engine import BLOCK, MODEL
 from kvctl.types.errors import KvctlError
@@ -74,7 +75,7 @@ def complete(sock: Path, key: str, ids: list[int], *, count: int = OUTPUT, subje
         "return_token_ids": True, "stream_options": {"include_usage": True},
     }  # fmt: skip
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}", "x-kvctl-subject": subject}
-    connection = serving.Unix(sock)
+    connection = UnixConnection(sock, serving.ANSWER)
     begun = time.monotonic()
     try:
         connection.request("POST", "/v1/completions", json.dumps(body), headers)
