@@ -50,7 +50,7 @@ class Http:
         self._context: ssl.SSLContext | None = None
         url = urlsplit(endpoint)
         if endpoint.startswith("unix:/"):
-            self._origin = "http://kvctld"
+            self._origin = "http://localhost"  # the Host of a UnixConnection
         elif url.scheme == "https" and url.hostname and not url.path.strip("/"):
             self._host, self._port = url.hostname, url.port or 443
             self._origin = f"https://{url.netloc.rpartition('@')[2]}"
