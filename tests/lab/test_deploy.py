@@ -11,7 +11,8 @@ STORE = "storage1"
 @pytest.fixture(scope="module")
 def deployed(lab):
     lab.kvctl("provision", "--yes", "-l", STORE, ok=None)
-    return lab.json("deploy", "storage", "--yes", "-l", STORE, ok=(0,))
+    yield lab.json("deploy", "storage", "--yes", "-l", STORE, ok=(0,))
+    lab.on(STORE, "systemctl disable --now kvstored")  # others format its drives
 
 
 def test_the_store_gives_back_a_sealed_chunk(deployed):

@@ -152,7 +152,7 @@ def test_a_growing_log_is_checked_without_a_false_alarm(key, tmp_path):
 
         def grow():
             first = 0
-            while not stop.is_set():
+            while not stop.wait(0.001):  # a pace at which checking keeps up
                 log.append(events(37, first))
                 first += 37
 

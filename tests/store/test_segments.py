@@ -281,6 +281,24 @@ def test_scrub_stops_when_told(bench: Bench) -> None:
     assert bench.tier.scrub(lambda: True).chunks == 0
 
 
+def test_an_index_that_cannot_be_read_ends_the_scrub_of_its_mount_alone(tmp_path: Path) -> None:
+    with opened(tmp_path, mounts=2) as bench:
+        for number in range(8):
+            bench.put(number)
+        bench.tier.flush()
+        bad, good = bench.tier._mounts
+        held = len(list(good.index.walk(ACME)))
+        assert 0 < held < 8
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bad.index, "walk", unreadable)
+            assert bench.tier.scrub(lambda: False).chunks == held
+        assert bad.health.read_errors == 1
+
+
+def unreadable(_: object) -> None:
+    raise OSError(errno.EIO, "as a drive says it")
+
+
 def test_a_segment_that_cannot_be_read_fails_its_mount_and_not_the_others(tmp_path: Path) -> None:
     with opened(tmp_path, mounts=2) as bench:
         for number in range(20):

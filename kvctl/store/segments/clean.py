@@ -65,20 +65,23 @@ def _drop_bad(mount: Mount, scope: Scope, chosen: Chosen, removal: Removal) -> i
 
 def scrub(mount: Mount, stop: Callable[[], bool]) -> Scrubbed:
     """Read every chunk; a wrong checksum, twice, puts it into quarantine. Ends early when reads fail or `stop` says."""
-    mount.drain()
     chunks = size = 0
     bad: list[tuple[Scope, bytes]] = []
-    with mmap.mmap(-1, PIECE) as memory, memoryview(memory) as view:
-        for entry in _everything(mount):
-            if stop() or not mount.health.readable:
-                break
-            good = _check(mount, entry, view)
-            if good is None:
-                continue
-            chunks += 1
-            size += entry.record.length
-            if not good and mount.quarantine(entry):
-                bad.append((entry.scope, entry.record.key))
+    try:
+        mount.drain()
+        with mmap.mmap(-1, PIECE) as memory, memoryview(memory) as view:
+            for entry in _everything(mount):
+                if stop() or not mount.health.readable:
+                    break
+                good = _check(mount, entry, view)
+                if good is None:
+                    continue
+                chunks += 1
+                size += entry.record.length
+                if not good and mount.quarantine(entry):
+                    bad.append((entry.scope, entry.record.key))
+    except OSError as failed:  # the index: what was seen so far counts, and the other mounts are read
+        mount.health.read_failed(failed)
     return Scrubbed(chunks, size, tuple(bad))
 
 
