@@ -290,13 +290,19 @@ def judge(site: Site, one: Wanted, target: Target, enrolled: Enrolled) -> dict[s
     back.
     """
     about = settings_file.read(site.directory, site=site.inventory.site.name)
-    stat = ask(StoreAddress.of(about.stores[one.node.name]), "stat")["daemon"]
+    address = StoreAddress.of(about.stores[one.node.name])
+    stat = ask(address, "stat")["daemon"]
     if stat["identity"] != enrolled.identity:
         raise RefusedError(
             "KV-DEP-003", f"another store answers at {one.node.address}", why=f"it is {stat['identity'][:16]}…",
             fix="see which daemon listens there",
         )  # fmt: skip
-    seen = canary(site, one, target, enrolled)
+    lease = canary_lease(site_identity(site.directory / "site.key"))
+    try:
+        seen = canary(site, one, target, enrolled, lease)
+    finally:  # nobody's chunk is not to be counted, nor judged by residency
+        scope = lease.scope
+        ask(address, "erase", {"tenant": scope.tenant, "domain": scope.domain, "epoch": scope.epoch.hex()})
     if not seen["well"]:
         raise KvctlError(
             "KV-DEP-004", f"{one.node.name} does not give back what it took",
@@ -306,16 +312,15 @@ def judge(site: Site, one: Wanted, target: Target, enrolled: Enrolled) -> dict[s
     return {"store": one.node.name, "version": stat["version"], **seen}
 
 
-def canary(site: Site, one: Wanted, target: Target, enrolled: Enrolled) -> dict[str, Any]:
+def canary(site: Site, one: Wanted, target: Target, enrolled: Enrolled, lease: KeyLease) -> dict[str, Any]:
     """From a process in the node's network: what kvctl.connector.canary prints."""
-    identity = site_identity(site.directory / "site.key")
     with tempfile.TemporaryDirectory(dir=site.directory) as scratch:
-        lease = Path(scratch) / "lease.json"
-        write_lease(lease, canary_lease(identity))
+        file = Path(scratch) / "lease.json"
+        write_lease(file, lease)
         argv = [
             *target.netns_prefix(), sys.executable, "-m", "kvctl.connector.canary", "--store",
             f"tcp:{one.address}:{PORT}", "--store-key", enrolled.identity, "--identity",
-            str(site.directory / "site.key"), "--lease", str(lease),
+            str(site.directory / "site.key"), "--lease", str(file),
         ]  # fmt: skip
         done = subprocess.run(argv, capture_output=True, text=True, timeout=CANARY_SECONDS, check=False)
     try:

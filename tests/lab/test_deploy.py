@@ -20,6 +20,17 @@ def test_the_store_gives_back_a_sealed_chunk(deployed):
     assert (store["store"], store["put"], store["read"], store["well"]) == (STORE, "stored", "hit", True)
 
 
+def test_the_chunk_it_was_judged_by_is_gone(lab, deployed):
+    listed = lab.on(
+        STORE,
+        "python3 -c '"
+        'import http.client, socket; c = http.client.HTTPConnection("s"); s = socket.socket(socket.AF_UNIX);'
+        ' s.connect("/run/kvctl/store-admin.sock"); c.sock = s; c.request("GET", "/v1/ls");'
+        " print(c.getresponse().read().decode())'",
+    )
+    assert json.loads(listed) == {"chunks": []}
+
+
 def test_a_second_deployment_changes_nothing(lab, deployed):
     again = lab.json("deploy", "storage", "--yes", "-l", STORE, ok=(0,))
     assert [run["changed"] for run in again["runs"]] == [0, 0]
