@@ -25,11 +25,18 @@ def event_level(event: Doc) -> Level:
     return whole(f"event {plain(event['idx'])}", described(event))
 
 
+def count(events: Sequence[Doc]) -> str:
+    denied = sum(event["outcome"] != "ok" for event in events)
+    return f"newest {len(events)}" + (f", {denied} not ok" if denied else "")
+
+
 AUDIT = Table(
     "audit",
     (
-        Column("index", 6, of("idx"), str), Column("time (UTC)", 19, of("ts"), moment), Column("kind", 18, of("kind")),
-        Column("who", 0, of("actor")), Column("tenant", 8, of("tenant")), Column("outcome", 10, of("outcome"), state),
+        Column("index", 6, of("idx"), str), Column("time (UTC)", 19, of("ts"), moment, rank=1),
+        Column("kind", 18, of("kind")), Column("who", 0, of("actor")), Column("tenant", 8, of("tenant"), rank=2),
+        Column("outcome", 10, of("outcome"), state),
     ),
-    lambda e: str(e["idx"]), events, lambda e: e["outcome"] != "ok", event_level,
+    lambda e: str(e["idx"]), events, lambda e: e["outcome"] != "ok", event_level, count=count,
+    empty="no events yet: the first change puts one here",
 )  # fmt: skip

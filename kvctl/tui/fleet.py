@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvctl.tui.tables import Ask, Column, Doc, Level, Table, of
-from kvctl.tui.words import age, moment, plain, severity, state
+from kvctl.tui.words import age, counted, moment, plain, severity, state
 from kvctl.types.requests import Nothing, PlanNamed
 
 CAUSE = (
@@ -38,8 +38,9 @@ def identity(finding: Doc) -> tuple[str, str, str]:
 def node_level(node: Doc) -> Level:
     name = node["node"]
     table = Table(
-        f"findings of {name}", FINDING[1:], lambda f: "\0".join(identity(f)),
-        lambda ask: [f for f in findings(ask) if f["node"] == name], of("bad"), finding_level,
+        "findings", FINDING[1:], lambda f: "\0".join(identity(f)),
+        lambda ask: [f for f in findings(ask) if f["node"] == name], of("bad"), finding_level, count=kinds,
+        empty=f"no findings: kvctl check --node {name} reads it again",
     )  # fmt: skip
     return Level(name, (table,))
 
@@ -102,18 +103,43 @@ def step_lines(step: Doc) -> list[str]:
     return lines
 
 
+def health(nodes: Sequence[Doc]) -> str:
+    """How many nodes are how, so that a fleet of a thousand is said in a line."""
+    said = [
+        (sum(bool(n["error"]) for n in nodes), "did not answer"),
+        (sum(bool(n["critical"]) for n in nodes), "critical"),
+    ]
+    said += [(sum(bool(n["faults"] and not n["critical"]) for n in nodes), "with warnings")]
+    said += [(sum(n["read_age"] is None for n in nodes), "never read")]
+    return ", ".join([f"{len(nodes)} nodes", *(f"{count} {word}" for count, word in said if count)])
+
+
+def kinds(found: Sequence[Doc]) -> str:
+    return counted((f["severity"] if f.get("bad") else "not known" for f in found), ("critical", "warning"))
+
+
 NODES = Table(
     "nodes",
     (
-        Column("node", 16, of("node")), Column("role", 8, of("role")), Column("state", 13, of("state"), state),
-        Column("faults", 6, of("faults"), str), Column("worst finding", 0, worst),
-        Column("facts", 8, of("read_age"), age),
+        Column("node", 16, of("node")), Column("role", 8, of("role"), rank=3),
+        Column("state", 13, of("state"), state, rank=1), Column("faults", 6, of("faults"), str, rank=4),
+        Column("worst finding", 0, worst), Column("facts", 6, of("read_age"), age, rank=2),
     ),
-    of("node"), nodes, lambda n: bool(n["faults"] or n["error"] or n["state"] == "drained"), node_level,
+    of("node"), nodes, lambda n: bool(n["faults"] or n["error"] or n["state"] == "drained"), node_level, count=health,
+    empty="no nodes: kvctl init writes an inventory, kvctl check reads its nodes",
 )  # fmt: skip
 FINDING = (
     Column("node", 16, of("node")), Column("severity", 12, of("severity"), severity),
-    Column("verdict", 8, of("verdict")),
-    Column("check", 22, of("check")), Column("subject", 0, of("subject")), Column("read", 12, of("observed")),
+    Column("verdict", 8, of("verdict"), rank=3), Column("check", 16, of("check")),
+    Column("subject", 0, of("subject")), Column("read", 12, of("observed"), rank=2),
 )  # fmt: skip
-FINDINGS = Table("findings", FINDING, lambda f: "\0".join(identity(f)), findings, of("bad"), finding_level)
+FINDINGS = Table(
+    "findings",
+    FINDING,
+    lambda f: "\0".join(identity(f)),
+    findings,
+    of("bad"),
+    finding_level,
+    count=kinds,
+    empty="no findings: kvctl check reads the nodes and judges them",
+)

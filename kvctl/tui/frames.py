@@ -15,6 +15,7 @@ from kvctl.tui.tables import Ask, Level, Row
 from kvctl.tui.words import age
 
 SLOW = 3.0  # seconds without an answer until it is said
+SIGNED_OUT = "KV-API-010"
 
 
 @dataclass(slots=True, eq=False)
@@ -28,8 +29,10 @@ class Frame:
     text: str = ""
     read_at: float | None = None  # when the question was put that brought all that is shown
     asked_at: float = 0.0
+    took: float = 0.0
     asking: int = 0  # number of the question that is out
     by_itself: bool = True
+    signed_out: bool = False
     focus: int = 0
 
     def __post_init__(self) -> None:
@@ -42,15 +45,17 @@ class Frame:
             return [self.level.text]
         return [table.read_rows for table in self.level.tables]
 
-    def due(self, now: float, every: float) -> bool:
+    def due(self, now: float, every: float, share: float) -> bool:
+        """Whether it is time to read it; `share`: how many times as long as an answer took is waited at least."""
         if self.asking:
             return now - self.asked_at > GIVE_UP
-        return self.by_itself and now - self.asked_at >= every
+        return self.by_itself and now - self.asked_at >= max(every, share * self.took)
 
     def take(self, began: float, answers: Sequence[Answer]) -> None:
         """What could not be read stays as it was, and its age with it."""
-        self.asking = 0
+        self.asking, self.took = 0, time.time() - began
         self.trouble = [answer.trouble for answer in answers]
+        self.signed_out = any(answer.code == SIGNED_OUT for answer in answers)
         for n, answer in enumerate(answers):
             if answer.trouble:
                 continue
@@ -62,17 +67,27 @@ class Frame:
         if not any(self.trouble):
             self.read_at = began
 
-    def freshness(self, now: float) -> str:
-        return "not read yet" if self.read_at is None else f"data {age(now - self.read_at)} old"
+    def late(self, now: float) -> bool:
+        return bool(self.asking) and now - self.asked_at > SLOW
 
-    def problem(self, now: float) -> str:
-        """What a reader must know of this data, and since when it is old."""
-        since = f"; data of {time.strftime('%H:%M:%S', time.localtime(self.read_at))}" if self.read_at else ""
-        if self.asking and now - self.asked_at > SLOW:
-            return f"!! no answer for {age(now - self.asked_at)}{since}"
-        said = next((trouble for trouble in self.trouble if trouble), "")
-        if said:
-            return f"!! {said}{since}"
+    def freshness(self, now: float, dead: str) -> str:
+        """How old what is shown is; since when, once nobody keeps it fresh any more."""
+        if self.read_at is None:
+            return "not read yet"
+        if dead or any(self.trouble) or self.late(now):
+            return f"stale since {time.strftime('%H:%M:%S', time.localtime(self.read_at))}"
+        return f"data {age(now - self.read_at)} old"
+
+    def problem(self, now: float, dead: str) -> str:
+        """What a reader must know of this data."""
+        if dead:
+            return f"!! KV-CTL-032: the controller does not answer: {dead}"
+        if self.signed_out:
+            return "!! you are not signed in any more: L signs in again"
+        if said := next((trouble for trouble in self.trouble if trouble), ""):
+            return f"!! {said}"
+        if self.late(now):
+            return f"!! no answer for {age(now - self.asked_at)}"
         return "" if self.by_itself else "reading is on record here: r reads again"
 
 

@@ -8,19 +8,26 @@ from rich.cells import set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
 from kvctl.tui.narrow import Narrow
 from kvctl.tui.tables import Column, Row, Table
+from kvctl.tui.widths import natural, shared
 
+KEPT = 2000  # lines
 GUTTER = 2  # the cursor, and a mark
 HEAD = Style(bold=True, underline=True)
-CURSOR = Style(reverse=True)
+CURSOR = Style(reverse=True, bold=True)
 FAULT = Style(bold=True)
-LEAST = 8  # of a column that takes what the others leave
+# A colour repeats what the sign at the start of a cell says, and never stands alone.
+TONES = {
+    "!!": Style(color="red", bold=True), "!": Style(color="yellow"), "?": Style(color="magenta"),
+    "+": Style(color="green"), ">": Style(color="cyan", bold=True),
+}  # fmt: skip
+PLAIN = Style()
 
 
 class Grid(Widget, can_focus=True):
@@ -38,6 +45,9 @@ class Grid(Widget, can_focus=True):
         self.drawn = 0  # lines, since it was made
         self._at = 0
         self._top = 0
+        self._wanted: dict[str, int] = {}
+        self._shared: list[tuple[int, Column, int]] = []
+        self._strips: dict[tuple[object, ...], Strip] = {}  # lines as they were drawn, of these widths
 
     # --- rows
     def show(self, rows: Sequence[Row], said: str = "") -> None:
@@ -48,7 +58,8 @@ class Grid(Widget, can_focus=True):
         if not (at < len(self.rows) and self.rows[at].key == key):
             self._at = next((n for n, row in enumerate(self.rows) if row.key == key), at)
         self._bound()
-        if (self._top, self._at, self.said) != (top, at, was) or not before or not self.rows:
+        changed = self.lay_out()
+        if changed or (self._top, self._at, self.said) != (top, at, was) or not before or not self.rows:
             self.refresh()
             return
         for line in range(self._page):
@@ -87,45 +98,64 @@ class Grid(Widget, can_focus=True):
         self._top = max(0, min(lowest, max(self._at - self._page + 1, min(self._top, self._at))))
 
     # --- drawing
-    def widths(self) -> list[tuple[int, Column, int]]:
+    def lay_out(self) -> bool:
+        """Share the room among the columns; whether that changed. Widths only grow, or a live table would jump."""
         columns = self.narrow.columns(self.table)
-        left = self.size.width - GUTTER - sum(c.width for _, c in columns) - len(columns)
-        return [(n, column, column.width or max(LEAST, left)) for n, column in columns]
+        for n, column in columns:
+            self._wanted[column.name] = max(self._wanted.get(column.name, 0), natural(column, n, self.rows))
+        before, self._shared = self._shared, shared(columns, self._wanted, self.size.width - GUTTER)
+        if self._shared != before:
+            self._strips.clear()
+        return self._shared != before
+
+    @property
+    def left_out(self) -> int:
+        """Columns that there is no room for."""
+        return len(self.narrow.columns(self.table)) - len(self._shared) if self._shared else 0
 
     def render_line(self, y: int) -> Strip:
         self.drawn += 1
-        width, style = self.size.width, self.rich_style
         if y == 0:
-            return self._strip(" " * GUTTER + self._head(), width, style + HEAD)
+            return self._strip([(" " * GUTTER, PLAIN), *self._head()], self.rich_style + HEAD)
         n = self._top + y - 1
         if n < len(self.rows):
-            row = self.rows[n]
-            mark = "*" if row.key in self.narrow.marks else " "
-            text = "".join(f"{fitted(row.cells[i], size)} " for i, _, size in self.widths())
-            if row.fault:
-                style += FAULT
-            here = n == self._at
-            return self._strip(
-                (">" if here else " ") + mark + text, width, style + CURSOR if here and self.has_focus else style
-            )
-        return self._strip(f"  {self.said}" if y == 1 else "", width, style)
+            return self._kept(self.rows[n], n == self._at)
+        return self._strip([(f"  {self.said}" if y == 1 else "", PLAIN)], self.rich_style)
 
-    def _head(self) -> str:
+    def _kept(self, row: Row, here: bool) -> Strip:
+        """Scrolling draws the same rows again and again."""
+        key = (row.key, row.cells, row.fault, row.key in self.narrow.marks, here, self.has_focus, self.size.width)
+        if key not in self._strips:
+            if len(self._strips) >= KEPT:
+                self._strips.clear()
+            self._strips[key] = self._row(row, here)
+        return self._strips[key]
+
+    def _row(self, row: Row, here: bool) -> Strip:
+        mark = "*" if row.key in self.narrow.marks else " "
+        style = self.rich_style + (FAULT if row.fault else PLAIN)
+        bar = here and self.has_focus
+        parts = [((">" if here else " ") + mark, PLAIN)]
+        for i, _, size in self._shared:
+            cell = row.cells[i]
+            parts.append((f"{fitted(cell, size)} ", PLAIN if bar else TONES.get(cell[:2].rstrip(), PLAIN)))
+        return self._strip(parts, style + CURSOR if bar else style)
+
+    def _head(self) -> list[tuple[str, Style]]:
         sort, sign = self.narrow.sort, "v" if self.narrow.down else "^"
-        return "".join(
-            f"{fitted(column.name.upper() + (sign if column.name == sort else ''), size)} "
-            for _, column, size in self.widths()
-        )
+        return [
+            (f"{fitted(column.name.upper() + (sign if column.name == sort else ''), size)} ", PLAIN)
+            for _, column, size in self._shared
+        ]
 
-    def _strip(self, text: str, width: int, style: Style) -> Strip:
-        return Strip([Segment(set_cell_size(text, width), style)], width)
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self.rows) + 1
+    def _strip(self, parts: Sequence[tuple[str, Style]], style: Style) -> Strip:
+        strip = Strip([Segment(text, style + own) for text, own in parts if text])
+        return strip.adjust_cell_length(self.size.width, style)
 
     # --- events
     def on_resize(self, event: events.Resize) -> None:
         self._bound()
+        self.lay_out()
         self.refresh()
 
     def on_focus(self) -> None:

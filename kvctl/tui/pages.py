@@ -1,16 +1,16 @@
-"""The pages by their names. The first four have a digit; all are found by `:NAME`."""
+"""The pages by their names, in the order of their digits; `:NAME` finds one, too."""
 
-from kvctl.tui import audit, fleet, runs, tenants
+from kvctl.tui import approvals, audit, fleet, moves, runs, tenants
 from kvctl.tui.tables import Level
 
 PAGES: dict[str, Level] = {
     "fleet": Level("fleet", (fleet.NODES,)),
-    "tenants": Level("tenants", (tenants.TENANTS, tenants.MOVES, tenants.PENDING)),
+    "tenants": Level("tenants", (tenants.TENANTS, moves.MOVES, approvals.PENDING)),
     "runs": Level("runs", (runs.RUNS,)),
     "audit": Level("audit", (audit.AUDIT,)),
     "findings": Level("findings", (fleet.FINDINGS,)),
-    "moves": Level("moves", (tenants.MOVES,)),
-    "approvals": Level("approvals", (tenants.APPROVALS,)),
+    "moves": Level("moves", (moves.MOVES,)),
+    "approvals": Level("approvals", (approvals.APPROVALS,)),
     "stores": Level("stores", (tenants.STORES,)),
 }
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvctl.tui.changes import Ask, Change, Doc
 from kvctl.tui.words import plain
 
-Doc = Mapping[str, Any]
-Ask = Callable[[str, Any], dict[str, Any]]  # an operation and its request
+__all__ = ["Ask", "Change", "Column", "Doc", "Level", "Row", "Table", "never", "of", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`value` is what rows are sorted by, `show` makes text of it. Width 0 takes what the others leave."""
+    """`value` is what rows are sorted by, `show` makes text of it. Width 0 takes what the others leave.
+
+    `rank`: which go first when the terminal is narrow, the highest; 0 stays.
+    """
 
     name: str
     width: int
     value: Callable[[Doc], Any]
     show: Callable[[Any], str] = plain
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`read` asks the controller, in a thread. `cancels`: of which run a row is, when it is of one."""
+    """`read` asks the controller, in a thread. `count` says in words what its rows are; `empty`: what to do for some.
+
+    The first column names a row and is never cut while there is room for it.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -41,7 +48,9 @@ class Table:
     read: Callable[[Ask], Sequence[Doc]]
     fault: Callable[[Doc], bool]
     behind: Callable[[Doc], Level]
-    cancels: Callable[[Doc], str] | None = None
+    changes: tuple[Change, ...] = ()
+    count: Callable[[Sequence[Doc]], str] = lambda docs: str(len(docs))
+    empty: str = "nothing"
 
     def read_rows(self, ask: Ask) -> tuple[Row, ...]:
         return tuple(self._row(doc) for doc in self.read(ask))
@@ -54,12 +63,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One view: its crumb, and either tables or a text. `behind`: what enter on the text leads to."""
+    """One view: its crumb, and either tables or a text. `behind`: what enter on the text leads to.
+
+    `changes` are to `doc`, which the text is about.
+    """
 
     crumb: str
     tables: tuple[Table, ...] = ()
     text: Callable[[Ask], str] | None = None
     behind: Level | None = None
+    changes: tuple[Change, ...] = ()
+    doc: Doc | None = None
 
 
 def of(name: str) -> Callable[[Doc], Any]:

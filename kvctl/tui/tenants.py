@@ -1,15 +1,15 @@
-"""Tenants with what they hold and use, moves between tiers, and what waits for approval."""
+"""Tenants with what they hold and use, and the stores that were asked."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
-from kvctl.tui.tables import Ask, Column, Doc, Level, Table, never, of, whole
-from kvctl.tui.words import NOT_KNOWN, described, moment, plain, size, state
+from kvctl.tui.moves import PROPOSE
+from kvctl.tui.tables import Ask, Column, Doc, Level, Table, of, whole
+from kvctl.tui.words import NOT_KNOWN, counted, described, moment, plain, size, state
 from kvctl.types.errors import KvctlError
-from kvctl.types.requests import ApprovalList, Nothing, TenantScope, UsageShow
+from kvctl.types.requests import Nothing, TenantScope, UsageShow
 
 UNEASY = ("suspended", "offboarding")
 
@@ -47,28 +47,6 @@ def held(tenant: Doc) -> str:
     return "; ".join([*parts, *([missing] if missing else [])]) or "nothing"
 
 
-def moves(ask: Ask) -> Sequence[Doc]:
-    return list(ask("move.ls", TenantScope())["moves"])
-
-
-def progress(move: Doc) -> str:
-    """Chunks and bytes that are moved, as the stores that are at work say, or as the books do."""
-    stores = move.get("progress")
-    if stores:
-        return "; ".join(f"{plain(store)} {plain(how)}" for store, how in stores.items())
-    if move.get("moved") is None:
-        return f"approval {plain(move.get('approval_state'))}" if move["state"] == "proposed" else NOT_KNOWN
-    return f"{move['moved']} chunks, {size(move.get('bytes'))}"
-
-
-def approvals(ask: Ask) -> Sequence[Doc]:
-    return list(ask("approve.ls", ApprovalList())["approvals"])
-
-
-def pending(ask: Ask) -> Sequence[Doc]:
-    return list(ask("approve.ls", ApprovalList(state="pending"))["approvals"])
-
-
 def stores(ask: Ask) -> Sequence[Doc]:
     return list(ask("store.ls", Nothing())["stores"])
 
@@ -77,43 +55,31 @@ def known(count: int | None) -> str:
     return NOT_KNOWN if count is None else str(count)
 
 
-def document(name: str) -> Any:
-    def behind(doc: Doc) -> Level:
-        return whole(plain(doc.get(name)), described(doc))
+def tenant_level(doc: Doc) -> Level:
+    return whole(plain(doc["tenant"]), described(doc))
 
-    return behind
+
+def store_level(doc: Doc) -> Level:
+    return whole(plain(doc["store"]), described(doc))
 
 
 TENANTS = Table(
     "tenants",
     (
-        Column("tenant", 16, of("tenant")), Column("state", 14, of("state"), state), Column("sla", 7, of("sla")),
-        Column("bytes by tier", 0, held), Column("requests", 9, of("requests"), known),
+        Column("tenant", 16, of("tenant")), Column("state", 14, of("state"), state),
+        Column("sla", 7, of("sla"), rank=2), Column("bytes by tier", 0, held),
+        Column("requests", 9, of("requests"), known, rank=1),
     ),
-    of("tenant"), tenants, lambda t: t["state"] in UNEASY, document("tenant"),
+    of("tenant"), tenants, lambda t: t["state"] in UNEASY, tenant_level, (PROPOSE,),
+    lambda docs: counted(doc["state"] for doc in docs), "no tenants: kvctl tenant create NAME makes one",
 )  # fmt: skip
-MOVES = Table(
-    "tier moves",
-    (
-        Column("move", 14, of("id")), Column("tenant", 12, of("tenant")), Column("state", 14, of("state"), state),
-        Column("from", 7, of("source")), Column("to", 7, of("target")), Column("progress", 0, progress),
-    ),
-    of("id"), moves, lambda m: m["state"] in ("failed", "stopped"), document("id"),
-)  # fmt: skip
-APPROVAL = (
-    Column("approval", 14, of("id")), Column("what", 14, of("kind")), Column("tenant", 10, of("tenant")),
-    Column("state", 11, of("state"), state), Column("yes", 4, lambda a: f"{a['yes']}/{a['required']}"),
-    Column("by", 0, of("requester")), Column("expires", 16, of("expires"), lambda at: moment(at)[:16]),
-)  # fmt: skip
-PENDING = Table("pending approvals", APPROVAL, of("id"), pending, never, document("id"))
-APPROVALS = Table(
-    "approvals", APPROVAL, of("id"), approvals, lambda a: a["state"] in ("pending", "aborted"), document("id")
-)
 STORES = Table(
     "stores",
     (
         Column("store", 16, of("store")), Column("state", 16, of("state"), state),
-        Column("read", 20, of("seen_at"), moment), Column("why", 0, of("why")),
+        Column("read (UTC)", 20, of("seen_at"), moment, rank=1), Column("why", 0, of("why")),
     ),
-    of("store"), stores, lambda s: s["state"] != "ok", document("store"),
+    of("store"), stores, lambda s: s["state"] != "ok", store_level,
+    count=lambda docs: counted(doc["state"] for doc in docs),
+    empty="no stores: kvctl deploy storage, then the controller's settings name them",
 )  # fmt: skip

@@ -59,6 +59,7 @@ def answers() -> dict[str, Any]:
             "id": "p-1", "created": "2026-01-01T00:00:00Z", "facts_at": {"storage2": "2026-01-01T00:00:00Z"},
             "steps": [step(1, "storage2", "qos.pfc"), step(2, "gpu1", "qos.pfc")], "refusals": [],
         }},
+        "controller.status": {"site": "paris"},
         "tenant.ls": {"tenants": [
             {"tenant": "acme", "entity": "Acme SA", "state": "active", "sla": "gold"},
             {"tenant": "zeta", "entity": "Zeta AG", "state": "suspended", "sla": "silver"},
@@ -84,6 +85,18 @@ def answers() -> dict[str, Any]:
         "audit.log": {"size": 2, "events": [event(1, "run.cancelled", "denied"), event(0, "tenant.created")]},
         "store.ls": {"stores": [{"store": "s1", "state": "ok", "seen_at": None, "why": ""}]},
         "run.cancel": run("running"),
+        "run.resume": {"said": "under way"},
+        "approve.show": {
+            "id": "a-1", "kind": "tier.move", "tenant": "acme", "state": "pending", "requester": "local:ann",
+            "required": 2, "reason": "", "expires": "2026-01-02T00:00:00", "payload_sha256": "ab" * 32, "votes": [],
+            "payload": {"source": "flash", "target": "object"}, "impact": {"chunks": 10}, "history": [],
+        },
+        "approve.vote": {"approval": "a-1", "kind": "tier.move", "state": "approved"},
+        "tier.propose": {
+            "move": "m-2", "approval": "a-2",
+            "impact": {"chunks": 10, "bytes": 2048, "stores": {"s1": 10}, "holds": []},
+            "decisions": [{"store": "s1", "tier": "object", "verdict": "allow", "rule": "eu-only"}], "warnings": [],
+        },
     }  # fmt: skip
 
 

@@ -1,6 +1,9 @@
 """The console by its keys, as a reader of its screen sees it."""
 
+import time
+
 import pytest
+from rich.cells import cell_len
 
 from kvctl.types.errors import RefusedError, UnreachableError
 from tests.tui.driving import drive, screen, shows
@@ -19,9 +22,9 @@ def keys(app) -> list[str]:
 
 def test_from_a_fault_to_its_cause_to_its_plan_in_three_keys():
     async def script(app, pilot):
-        await shows(app, pilot, "!! qos.pfc enp65s0f0~", "2 h", "read-only", "data 0 s old")
+        await shows(app, pilot, "!! qos.pfc enp65s0f0np0", "2 h", "read-only", "data 0 s old")
         await pilot.press("enter")
-        await shows(app, pilot, "fleet > storage2", "> !! critical  fail     qos.pfc", without=("gpu9", "net.mtu"))
+        await shows(app, pilot, "fleet > storage2", "> !! critical fail", without=("gpu9", "net.mtu"))
         await pilot.press("enter")
         cause = await shows(app, pilot, "read       off", "expected   priority 3", "read from  mlnx_qos", "role roce")
         assert "turn PFC on for priority 3" in cause
@@ -29,7 +32,7 @@ def test_from_a_fault_to_its_cause_to_its_plan_in_three_keys():
         plan = await shows(app, pilot, "plan p-1 of", "s01 storage2 role roce", "off -> 3", "--plan p-1")
         assert "s02" not in plan  # another node's
         await pilot.press("h", "escape", "left")
-        await shows(app, pilot, "WORST FINDING", without=("storage2 >",))
+        await shows(app, pilot, "WORST FINDING", without=("fleet > storage2",))
 
     drive(Stub(), script)
 
@@ -79,6 +82,62 @@ def test_filter_inverse_faults_and_sorting():
     drive(Stub(), script)
 
 
+def test_enter_before_the_rows_are_there_opens_when_they_are():
+    client = Stub()
+    client.hang = True
+
+    async def script(app, pilot):
+        await shows(app, pilot, "reading")
+        await pilot.press("enter", "enter")
+        await shows(app, pilot, "opens when it is read")
+        client.released.set()
+        await shows(app, pilot, "fleet > storage2 > qos.pfc", "expected   priority 3")
+        await pilot.press("2", "1")
+        await shows(app, pilot, "fleet > storage2 > qos.pfc")
+
+    drive(client, script)
+
+
+def test_a_page_that_is_left_opens_nothing_any_more():
+    client = Stub()
+    client.hang = True
+
+    async def script(app, pilot):
+        await shows(app, pilot, "reading")
+        await pilot.press("enter", "3")
+        client.released.set()
+        await shows(app, pilot, RUN, without=("storage2",))
+        await pilot.press("1")
+        await shows(app, pilot, "WORST FINDING", "1/3")
+
+    drive(client, script)
+
+
+def test_an_empty_page_says_what_to_do():
+    client = Stub()
+    client.answers["fleet.status"]["nodes"] = []
+    client.answers["run.ls"]["runs"] = []
+
+    async def script(app, pilot):
+        await shows(app, pilot, "no nodes: kvctl init writes an inventory")
+        await pilot.press("3")
+        await shows(app, pilot, "no runs yet: kvctl provision begins one")
+
+    drive(client, script)
+
+
+def test_a_node_name_of_wide_letters_keeps_the_columns_in_line():
+    client = Stub()
+    client.answers["fleet.status"]["nodes"] = [node("東京-ノード-01"), node("zürich-é")]
+
+    async def script(app, pilot):
+        seen = await shows(app, pilot, "東京-ノード-01", "zürich-é")
+        first, second = (line for line in seen.split("\n") if "in-service" in line)
+        assert cell_len(first[: first.index("+")]) == cell_len(second[: second.index("+")])
+
+    drive(client, script, size=(60, 20))
+
+
 def test_vim_keys_ends_and_marks():
     async def script(app, pilot):
         await shows(app, pilot, "1/3")
@@ -126,7 +185,7 @@ def test_pages_by_digit_and_by_command():
         await pilot.press("tab")
         assert at_cursor(app) == "m-1"
         await pilot.press("colon", *"runs", "enter")
-        await shows(app, pilot, RUN, "[##......] 1/4", "!! failed")
+        await shows(app, pilot, RUN, "[##......] 1/4", "!! failed", "1 running, 1 failed")
         await pilot.press("4")
         await shows(app, pilot, "run.cancelled", "!! denied")
         await pilot.press("colon", *"nope", "enter")
@@ -162,15 +221,15 @@ def test_nothing_is_cancelled_while_read_only_and_nothing_without_a_yes():
         await pilot.press("w")
         await shows(app, pilot, "WRITABLE", "x cancel")
         await pilot.press("x")
-        await shows(app, pilot, "Cancel 1 run(s)?", RUN)
+        await shows(app, pilot, "Cancel 1 run?", RUN, "done  s01 on storage2", "running  s02 on gpu1")
         await pilot.press("n")
-        await shows(app, pilot, RUN, without=("Cancel",))
+        await shows(app, pilot, RUN, "nothing was changed", without=("Cancel",))
         assert client.count("run.cancel") == 0
-        await pilot.press("space", "space", "x")
-        await shows(app, pilot, "Cancel 2 run(s)?")
+        await pilot.press("x")
+        await shows(app, pilot, "Cancel 1 run?")
         await pilot.press("y")
-        await shows(app, pilot, "asked to stop")
-        assert sorted(r.run for name, r in client.asked if name == "run.cancel") == ["r-20250101-000000-abcd", RUN]
+        await shows(app, pilot, f"{RUN}: asked to stop")
+        assert [r.run for name, r in client.asked if name == "run.cancel"] == [RUN]
 
     drive(client, script)
 
@@ -196,14 +255,14 @@ def test_a_controller_that_hangs_freezes_nothing_and_is_not_asked_again_and_agai
         before = len(client.asked)
         for number in "2341234":
             await pilot.press(number)
-        await shows(app, pilot, "kvctl  audit", "not read yet")
+        await shows(app, pilot, "not read yet")
         await pilot.press("1")
         await shows(app, pilot, "storage2")
         assert 0 < len(client.asked) - before <= 4  # one a page
         app.trail.here.asked_at -= 5
-        await shows(app, pilot, "!! no answer for 5 s; data of ")
+        await shows(app, pilot, "!! no answer for ", "stale since ")
         await pilot.press("question_mark")
-        await shows(app, pilot, "what is behind a row")
+        await shows(app, pilot, "this help")
 
     drive(client, script)
 
@@ -214,9 +273,9 @@ def test_a_dead_controller_is_named_and_what_was_read_stays_with_its_age():
     async def script(app, pilot):
         await shows(app, pilot, "1/3")
         client.error = DEAD
-        await shows(app, pilot, "!! KV-CTL-032: the controller does not answer; data of ", "storage2")
-        app.trail.here.read_at -= 90
-        await shows(app, pilot, "data 90 s old")
+        await shows(app, pilot, "!! KV-CTL-032: the controller does not answer", "stale since ", "storage2")
+        since = time.strftime("%H:%M:%S", time.localtime(app.trail.here.read_at))
+        await shows(app, pilot, f"stale since {since}")
         client.error = None
         await shows(app, pilot, "data 0 s old", without=("KV-CTL-032",))
 
@@ -285,6 +344,20 @@ def test_the_palette_offers_no_change_while_read_only():
         await shows(app, pilot, "1/1")
 
     drive(Stub(), script)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+def test_the_help_says_how_to_leave_it_and_all_of_it_can_be_read(size):
+    async def script(app, pilot):
+        await shows(app, pilot, "storage2")
+        await pilot.press("w", "question_mark")
+        await shows(app, pilot, "what is behind a row", "esc back")
+        await pilot.press(*["j"] * 30)
+        await shows(app, pilot, "the pages", "* marked", "esc back")
+        await pilot.press("escape")
+        await shows(app, pilot, "WORST FINDING")
+
+    drive(Stub(), script, size=size)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (132, 50), (40, 10)])

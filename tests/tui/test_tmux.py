@@ -1,115 +1,26 @@
-"""Real keys in a real terminal of 80 columns and 24 lines, against a real state and a real kvctld."""
+"""Real keys in a real terminal, with the controller in the console's own process."""
 
-import json
-import os
-import shlex
-import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+import re
 from pathlib import Path
 
 import pytest
 
-from kvctl.fleet.remote.journal import Journal
-from kvctl.state import fleet
-from kvctl.state.database import Database
-from tests.controller.kvctld import Kvctld
-from tests.tui.stub import finding, step
-
-ROOT = Path(__file__).parents[2]
-PATIENCE = 40.0
-RUN = "r-20260101-000000-abcd"
-
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux: apt-get install tmux")
+from tests.tui.site import RUN, filled
+from tests.tui.terminal import Terminal, kvctl, settings
 
 
-class Terminal:
-    """One tmux server of its own. `send` types keys as tmux names them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._tmux = ["tmux", "-f", "/dev/null", "-S", str(folder / "tmux")]
-
-    def start(self, *arguments: str, **environ: str) -> None:
-        given = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8", "TERM": "screen", **environ}
-        words = ["env", "-i", *(f"{name}={value}" for name, value in given.items())]
-        command = shlex.join([*words, sys.executable, "-m", "kvctl", "tui", *arguments])
-        self._run("new-session", "-d", "-x", "80", "-y", "24", f"{command}; echo left $?; read wait")
-
-    def send(self, *keys: str) -> None:
-        self._run("send-keys", *keys)
-
-    def screen(self) -> str:
-        return self._run("capture-pane", "-p")
-
-    def shows(self, *texts: str) -> str:
-        end = time.monotonic() + PATIENCE
-        while not all(text in (seen := self.screen()) for text in texts):
-            assert time.monotonic() < end, f"{texts} not in\n{seen}"
-            time.sleep(0.05)
-        return seen
-
-    def end(self) -> None:
-        subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)
-
-    def _run(self, *words: str) -> str:
-        return subprocess.run([*self._tmux, *words], capture_output=True, text=True, check=True).stdout
+def direct(folder: Path, *arguments: str, **environ: str) -> list[str]:
+    return kvctl("--controller", "direct", *arguments, **{"TERM": "screen-256color", **settings(folder), **environ})
 
 
-def filled(directory: Path) -> None:
-    """Two nodes, one with a fault that a stored plan repairs, and a run that failed."""
-    at = "2026-01-01T00:00:00Z"
-    plan = {
-        "id": "p-1",
-        "created": at,
-        "facts_at": {"storage2": at},
-        "steps": [step(1, "storage2", "qos.pfc")],
-        "refusals": [],
-    }
-    nodes = [
-        {"node": f"storage{n}", "role": "storage", "state": "in-service", "reason": "", "since": at} for n in (1, 2)
-    ]
-    read = {"seconds": 0.1, "document": "{}", "error_code": None, "error": None, "collected_at": at}
-    with Database(directory).transaction() as db:
-        fleet.set_node_states(db, nodes)
-        fleet.add_observations(db, [read | {"node": node["node"]} for node in nodes])
-        fleet.add_check_run(db, at, "0" * 64, ["storage1", "storage2"], [finding("storage2")])
-        fleet.add_plan(db, "p-1", at, json.dumps(plan))
-    with Journal(directory / "runs" / RUN) as log:
-        log.append(
-            "run.started", plan="p-1", steps=[{"id": "s01", "node": "storage2", "role": "roce", "verb": "apply"}]
-        )
-        log.append(
-            "step.failed", step="s01", node="storage2", error={"code": "KV-RUN-020", "what": "it changed", "why": "x"}
-        )
-        log.append("run.finished", state="failed")
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    filled(tmp_path / "local")
-    made = Terminal(tmp_path)
-    yield made
-    made.end()
-
-
-def settings(folder: Path) -> dict[str, str]:
-    return {"HOME": str(folder), "KVCTL_STATE_DIR": str(folder)}
-
-
-def test_a_fault_to_its_plan_with_the_controller_in_this_process(terminal: Terminal, tmp_path: Path) -> None:
-    terminal.start("--controller", "direct", **settings(tmp_path))
-    terminal.shows("storage2", "!! qos.pfc", "read-only", "1/2")
-    terminal.send("Enter")
-    terminal.shows("fleet > storage2", "!! critical")
-    terminal.send("l")
-    terminal.shows("expected   priority 3")
-    terminal.send("Enter")
-    terminal.shows("plan p-1 of 2026-01-01", "off -> 3")
+def test_a_fault_to_its_plan_and_a_run_to_what_it_did_not_do(terminal: Terminal, tmp_path: Path) -> None:
+    filled(tmp_path / "local", nodes=40)
+    terminal.start(direct(tmp_path))
+    terminal.shows("kvctl  site local  unix:", "40 nodes, 1 critical", "!! qos.pfc", "read-only")
+    terminal.send("Enter", "Enter", "Enter")
+    terminal.shows("storage2 > qos.pfc enp65s0f0np0 > plan", "plan p-1 of 2026-01-01", "off -> 3")
     terminal.send("3")
-    terminal.shows(RUN, "!! failed")
+    terminal.shows(RUN, "0/1, !! 1 failed")
     terminal.send("Enter")
     terminal.shows("s01", "KV-RUN-020")
     terminal.send("Enter")
@@ -118,30 +29,45 @@ def test_a_fault_to_its_plan_with_the_controller_in_this_process(terminal: Termi
     terminal.shows("left 0")
 
 
-def test_a_controller_that_is_stopped_does_not_stop_the_keys(terminal: Terminal, tmp_path: Path) -> None:
-    kvctld = Kvctld(tmp_path)
-    kvctld.start()
-    try:
-        terminal.start("--controller", f"unix:{kvctld.path}", "--ascii", **settings(tmp_path))
-        terminal.shows("storage2", "data 0 s old")
-        kvctld.signal(signal.SIGSTOP)
-        terminal.shows("!! no answer for", "data of ")
-        for key, said in (
-            ("3", "kvctl  runs"),
-            ("2", "kvctl  tenants"),
-            ("1", "kvctl  fleet"),
-            ("?", "what is behind a row"),
-        ):
-            terminal.send(key)
-            terminal.shows(said)
-        terminal.send("q")
-        terminal.send("f")
-        assert "storage1" not in terminal.shows("1/1  faults only", "storage2")
-        kvctld.signal(signal.SIGCONT)
-        terminal.shows("data 0 s old")
-        kvctld.end()
-        terminal.shows("!! KV-CTL-032", "storage2")
-        terminal.send("q")
-        assert terminal.shows("left 0").isascii()
-    finally:
-        kvctld.end()
+@pytest.mark.parametrize(("term", "colour"), [("linux", True), ("xterm", True), ("screen-256color", True)])
+def test_every_terminal_has_the_words_and_the_colours_it_can_show(
+    terminal: Terminal, tmp_path: Path, term: str, colour: bool
+) -> None:
+    filled(tmp_path / "local")
+    terminal.start(direct(tmp_path, TERM=term))
+    terminal.shows("!! qos.pfc", "storage1", "q quit")
+    terminal.send("G")
+    terminal.shows("2/2")
+    drawn = next(line for line in terminal.screen("-e").splitlines() if "!! qos.pfc" in line)
+    assert bool(re.search("\x1b\\[[0-9;]*31m[^\x1b]*!! qos", drawn)) is colour, repr(drawn)
+
+
+def test_no_color_is_followed_and_ascii_is_ascii(terminal: Terminal, tmp_path: Path) -> None:
+    filled(tmp_path / "local")
+    terminal.start(direct(tmp_path, "--ascii", NO_COLOR="1"))
+    terminal.shows("!! qos.pfc", "q quit")
+    for key, said in (("2", "no tenants"), ("4", "no events"), ("?", "this help"), ("Escape", "no events")):
+        terminal.send(key)
+        terminal.shows(said)
+        drawn = terminal.screen("-e")
+        assert not re.search("\x1b\\[[0-9;]*\\b[34][0-7]m", drawn), repr(drawn)
+        assert terminal.screen().isascii()
+
+
+def test_it_is_resized_while_it_is_open(terminal: Terminal, tmp_path: Path) -> None:
+    filled(tmp_path / "local", nodes=60)
+    terminal.start(direct(tmp_path), width=200, height=50)
+    terminal.shows("FACTS", "storage45", "8 stores")
+    terminal.resize(60, 20)
+    seen = terminal.shows("1 fleet", "columns left out", "? help", without=("storage45", "8 stores"))
+    assert "storage2 " in seen
+    assert "!! qos.pfc" in seen
+    terminal.send("G")
+    terminal.shows("60/60", "> storage9")
+    terminal.resize(80, 24)
+    terminal.shows("8 stores", "FACTS", "> storage9", "q quit")
+
+
+def test_a_terminal_that_cannot_be_drawn_on_is_refused_in_words(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.start(direct(tmp_path, TERM="dumb"))
+    terminal.shows("KV-TUI-004", "TERM=dumb cannot be drawn on", "set TERM", "left 2")
