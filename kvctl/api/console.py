@@ -1,91 +1,65 @@
-"""The console: pages made on the server from the table of operations. No script, nothing from elsewhere."""
+"""The console: pages made on the server from the table of operations. A script makes them live; none needs it."""
 
 import base64
 import dataclasses
 import json
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import anyio.to_thread
-import jinja2
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import ValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
-from kvctl.api.gate import form_of
+from kvctl.api.drawing import draw, frame, gate, instead, templates
+from kvctl.api.forms import fields_of, filled, read
 from kvctl.api.identity import Caller, caller_of
 from kvctl.api.login import address_of, session_of
-from kvctl.api.menu import Page, Part, may
+from kvctl.api.menu import Form, Page, may
+from kvctl.api.parts import Parts, Shown, as_csv
 from kvctl.api.problems import status_of
-from kvctl.api.routes import model_of
 from kvctl.api.screens import PAGES
-from kvctl.controller.clock import now
-from kvctl.controller.core import Controller
+from kvctl.api.screens.posture import ORDER, advice
+from kvctl.api.shelf import Kept, Shelf
+from kvctl.api.stream import followed
 from kvctl.types.errors import KvctlError, RefusedError, UsageError
+from kvctl.types.events import Recorded
 from kvctl.types.operations import OPERATIONS
 from kvctl.types.principals import Principal
 from kvctl.types.resources import resource
 
+__all__ = ["instead", "pages", "read"]
 SHOWN_ONCE = ("secret", "api_key", "link", "key_text")  # of a document: what is not shown again
-GOOD = ("PASS", "ok", "active", "done", "allow", "executed", "approved", "erased", "in-service")
-BAD = ("FAIL", "failed", "denied", "deny", "unreachable", "rejected", "refused")
-WHOLE = ("text", "since")  # fields that hold a policy file and a checkpoint
+TYPES = {"jsonl": "application/jsonl", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+
+SUGGESTED = {"tenants": ("tenant.ls", "tenant"), "stores": ("store.ls", "store"), "packs": ("audit.packs", "pack")}
 
 
 def pages(app: FastAPI) -> None:
     """Add the console's routes to the application."""
-    console = Console(app.state.controller)
-    app.mount("/static", StaticFiles(directory=resource("web") / "static"), name="static")
-    app.add_api_route("/login", console.sign_in, methods=["GET"], include_in_schema=False)
-    app.add_api_route("/join/{token}", console.join, methods=["GET"], include_in_schema=False)
-    for page in PAGES:
-        app.add_api_route(page.path, partial(console.page, page), methods=["GET"], include_in_schema=False)
-    app.add_api_route("/do/{operation}", console.do, methods=["POST"], include_in_schema=False)
-    app.add_api_route("/confirm", console.confirm, methods=["POST"], include_in_schema=False)
+    console = Console(app)
+    app.mount("/static", Static(directory=resource("web") / "static"), name="static")
+    routes: list[tuple[str, Any, str]] = [
+        ("/login", console.sign_in, "GET"),
+        ("/join/{token}", console.join, "GET"),
+        *((page.path, partial(console.page, page), "GET") for page in PAGES),
+        ("/do/{operation}", console.do, "POST"),
+        ("/confirm", console.confirm, "POST"),
+        ("/made/{name}", console.made, "GET"),
+        ("/waiting", console.waiting, "GET"),
+        ("/live", console.live, "GET"),
+    ]
+    for path, function, method in routes:
+        app.add_api_route(path, function, methods=[method], include_in_schema=False, response_class=HTMLResponse)
 
 
-def instead(scope: Scope, error: KvctlError) -> Response | None:
-    """For a browser, a page instead of JSON: the sign-in, or the error in words."""
-    accept = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
-    if "text/html" not in accept or scope["path"].startswith("/v1/"):
-        return None
-    if error.code == "KV-API-010":
-        return RedirectResponse("/login", 303)
-    text = templates().get_template("outcome.html").render(
-        title="That did not work", site="", who=None, problem=error.as_dict(), operation="", again=(),
-        back="/login" if scope["path"] == "/login" else "/",
-    )  # fmt: skip
-    return HTMLResponse(text, status_of(error))
+class Static(StaticFiles):
+    """Files that a browser keeps, and asks whether they are still the same."""
 
-
-def templates() -> jinja2.Environment:
-    loader = jinja2.FileSystemLoader(resource("web") / "templates")
-    made = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-    made.globals.update(shown=shown, kind=kind, mark=mark)
-    return made
-
-
-def shown(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(shown, value))
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
-
-
-def kind(value: Any) -> str:
-    """The class of a cell: numbers to the right, long texts wrap."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return "num"
-    return "wide" if len(shown(value)) > 44 else ""
-
-
-def mark(value: Any) -> str:
-    return "ok" if value in GOOD else "bad" if value in BAD else ""
+    def file_response(self, *arguments: Any, **more: Any) -> Response:
+        answer = super().file_response(*arguments, **more)
+        answer.headers["cache-control"] = "no-cache"
+        return answer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,143 +70,224 @@ class Next:
     label: str
     style: str
     fields: dict[str, str]
+    typed: bool = False  # the tenant's name is typed again
 
 
 class Console:
     """Pages over one controller; every answer goes through `Controller.call` as who is signed in."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-        self._templates = templates()
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._controller = app.state.controller
+        self._shelf = Shelf()
 
-    async def sign_in(self) -> HTMLResponse:
-        text = "Accounts are made by an administrator; the first one by a one-time link."
-        return self._gate("Sign in", text, "/login", "Sign in", ask_name=True)
+    # --- pages
+    async def sign_in(self) -> Response:
+        return gate(self._controller.site, "/login")
 
-    async def join(self, token: str) -> HTMLResponse:
-        text = "This link works once. Choose a password of at least 12 characters."
-        return self._gate("Set your password", text, f"/join/{token}", "Set password", ask_name=False)
+    async def join(self, token: str) -> Response:
+        return gate(self._controller.site, f"/join/{token}")
 
-    def _gate(self, title: str, text: str, action: str, button: str, *, ask_name: bool) -> HTMLResponse:
-        return self._render("gate.html", None, title=title, text=text, action=action, button=button, ask_name=ask_name)
-
-    async def page(self, page: Page, request: Request) -> HTMLResponse:
+    async def page(self, page: Page, request: Request) -> Response:
+        """A page; one part of it for a script that asks for its id, or one as CSV."""
         caller = caller_of(request.scope)
-        if page.path != "/" and not page.open_to(caller.principal):
+        if not page.open_to(caller.principal):
             raise RefusedError(
-                "KV-API-001", f"{caller.principal.name} may not see {page.title}", fix="/ shows what you may"
+                "KV-API-001", f"{caller.principal.name} may not see {page.title}", fix="the menu has what you may"
             )
-        parts = [await self._part(part, caller) for part in page.parts if may(caller.principal, part.operation)]
-        forms = [form for form in page.forms if may(caller.principal, form.operation)]
-        return self._render(
-            "page.html", caller, title=page.title, about=page.about, here=page.path, at=now(), parts=parts, forms=forms
-        )
+        address = {name: text for name, text in request.query_params.items() if text.strip()} | request.path_params
+        wanted = request.query_params.get("csv")
+        target = request.headers.get("hx-target") if request.headers.get("hx-request") else None
+        only = wanted or (target if target != "tiles" else None)
+        shown = await self._parts(caller, address).of(page, only)
+        if wanted:
+            return self._csv(caller, shown)
+        values = self._values(page, request, address, shown)
+        if target:
+            return self._fragment(target, caller, values)
+        values["known"] = await self._known(caller, [*page.parts, *page.forms])
+        return self._draw("page.html", caller, **values)
 
-    async def _part(self, part: Part, caller: Caller) -> dict[str, Any]:
-        actions = [action for action in part.actions if may(caller.principal, action.operation)]
-        about = {"title": part.title, "columns": part.columns, "empty": part.empty, "actions": actions, "problem": None}
-        try:
-            found = await self._call(part.operation, caller, {})
-        except KvctlError as error:
-            return about | {"rows": [], "problem": error.as_dict()}
-        return about | {"rows": [row for row in found.get(part.rows) or [] if part.fits(row)]}
+    def _values(self, page: Page, request: Request, address: dict[str, str], shown: list[Shown]) -> dict[str, Any]:
+        who = caller_of(request.scope).principal
+        forms = [form for form in page.forms if may(who, form.operation)]
+        title = next(iter(request.path_params.values()), page.title)
+        return {
+            "page": page, "title": title, "here": page.parent, "shown": shown, "address": address, "known": {},
+            "path": request.url.path, "query": request.url.query, "advice": advice, "order": ORDER,
+            "forms": [(form, filled(form, address)) for form in forms],
+        }  # fmt: skip
 
+    def _fragment(self, target: str, caller: Caller, values: dict[str, Any]) -> Response:
+        if not values["shown"]:
+            raise UsageError("KV-API-011", "there is nothing at this path", where=f"part {target[:40]!r}")
+        made = templates().get_template("fragment.html")
+        text = made.render(**frame(self._controller.site, caller), target=target, **values)
+        return HTMLResponse(text, headers={"vary": "HX-Request, HX-Target"})
+
+    def _csv(self, caller: Caller, shown: list[Shown]) -> Response:
+        if not shown or not shown[0].part.columns:
+            raise UsageError("KV-API-011", "there is no such table on this page")
+        if shown[0].problem is not None:
+            return self._draw("problem.html", caller, 409, title="That did not work", problem=shown[0].problem, here="")
+        name = f"{self._controller.site}-{shown[0].part.id}.csv"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(as_csv(shown[0]), media_type="text/csv; charset=utf-8", headers=headers)
+
+    def _parts(self, caller: Caller, address: dict[str, str]) -> Parts:
+        return Parts(self._controller, self._app.state.sessions, caller, address)
+
+    async def _known(self, caller: Caller, having: Iterable[Any]) -> dict[str, list[str]]:
+        """Names that fields suggest, as far as the caller may list them."""
+        fields = [one for part in having for one in (part.fields if isinstance(part, Form) else part.filters)]
+        wanted = {field.suggest for field in fields if field.suggest}
+        found: dict[str, list[str]] = {}
+        for name, (operation, column) in SUGGESTED.items():
+            if name in wanted and may(caller.principal, operation):
+                rows = (await self._parts(caller, {}).call(operation, {}))[name]
+                found[name] = [str(row[column]) for row in rows]
+        return found
+
+    # --- what changes something
     async def do(self, operation: str, request: Request) -> Response:
-        caller = caller_of(request.scope)
-        fields = form_of(await request.body())
-        return await self._do(operation, caller, {k: v for k, v in fields.items() if k != "csrf"})
+        fields = fields_of(await request.body())
+        return await self._do(operation, caller_of(request.scope), {k: v for k, v in fields.items() if k != "csrf"})
 
     async def _do(self, name: str, caller: Caller, fields: dict[str, str]) -> Response:
-        back = fields.pop("back", "/")
-        back = back if back in {page.path for page in PAGES} else "/"
+        back = safe(fields.pop("back", "/"))
         if name not in OPERATIONS:
             raise UsageError("KV-CTL-004", f"there is no operation {name!r}")
-        about: dict[str, Any] = {"title": name.replace(".", ": "), "back": back, "operation": name}
+        about: dict[str, Any] = {"title": title_of(name), "back": back, "operation": name, "here": ""}
         try:
-            found = await self._call(name, caller, fields)
+            found = await self._parts(caller, {}).call(name, fields)
         except KvctlError as error:
-            again = (*fields.items(), ("back", back))
-            return self._render("outcome.html", caller, status_of(error), problem=error.as_dict(), again=again, **about)
-        if "zip" in found:
-            headers = {"content-disposition": f'attachment; filename="{found["name"]}.zip"'}
-            return Response(base64.b64decode(found["zip"]), media_type="application/zip", headers=headers)
+            return await self._refused(caller, error, fields, about)
+        if "content" in found:
+            return download(found, self._controller.site)
+        return self._outcome(caller, fields, found, about)
+
+    async def _refused(
+        self, caller: Caller, error: KvctlError, fields: dict[str, str], about: dict[str, Any]
+    ) -> Response:  # fmt: skip
+        """What was wrong, with the password's field or the form as it was filled in."""
+        form = form_of(about["operation"])
+        return self._draw(
+            "refused.html", caller, status_of(error), problem=error.as_dict(), fields=fields, form=form,
+            known=await self._known(caller, [form] if form else []), **about,
+        )  # fmt: skip
+
+    def _outcome(
+        self, caller: Caller, fields: dict[str, str], found: dict[str, Any], about: dict[str, Any]
+    ) -> Response:  # fmt: skip
+        name = about["operation"]
+        kept = self._keep(caller, found) if "zip" in found else None
         once = [(field, found.pop(field)) for field in SHOWN_ONCE if found.get(field)]
-        return self._render(
-            "outcome.html", caller, problem=None, secrets=once, dry=fields.get("dry_run") == "true", read_only=not
-            OPERATIONS[name].changes, document=json.dumps(found, indent=2, ensure_ascii=False), again=(),
+        return self._draw(
+            "outcome.html", caller, secrets=once, dry=fields.get("dry_run") == "true", kept=kept, found=found,
+            read_only=not OPERATIONS[name].changes or name in LOOKING,
+            document=json.dumps(found, indent=2, ensure_ascii=False), order=ORDER, advice=advice,
             follow=follow(name, caller.principal, fields, found), **about,
         )  # fmt: skip
 
+    def _keep(self, caller: Caller, found: dict[str, Any]) -> tuple[str, int]:
+        data = base64.b64decode(found.pop("zip"))
+        kept = Kept(caller.principal.name, f"{found['name']}.zip", data, "application/zip")
+        return self._shelf.put(kept), len(data)
+
+    async def made(self, name: str, request: Request) -> Response:
+        """A file that was made for this very person."""
+        kept = self._shelf.get(name, caller_of(request.scope).principal.name)
+        headers = {"content-disposition": f'attachment; filename="{kept.name}"'}
+        return Response(kept.data, media_type=kept.kind, headers=headers)
+
     async def confirm(self, request: Request) -> Response:
-        """The password once more, then what was asked for before."""
+        """The password once more, then what was asked for before, if anything was."""
         session, principal = session_of(request)
-        fields = form_of(await request.body())
-        door = request.app.state.door
+        fields = fields_of(await request.body())
         again = {name.removeprefix("again."): v for name, v in fields.items() if name.startswith("again.")}
-        try:
-            await door.prove_again(session, principal, fields.get("password", ""), address_of(request))
-        except RefusedError as error:
-            about: dict[str, Any] = {
-                "title": "Confirm your password",
-                "back": again.get("back", "/"),
-                "operation": fields.get("operation", ""),
-            }
-            return self._render(
-                "outcome.html", caller_of(request.scope), status_of(error), problem=error.as_dict(), again=(), **about
-            )
+        operation = fields.get("operation", "")
         caller = caller_of(request.scope)
+        try:
+            await self._app.state.door.prove_again(
+                session, principal, fields.get("password", ""), address_of(request), fields.get("code", "")
+            )
+        except RefusedError as error:
+            back = safe(again.pop("back", "/access"))
+            about = {"title": "Confirm your password", "back": back, "operation": operation, "here": ""}
+            return self._draw(
+                "refused.html", caller, status_of(error), problem=error.as_dict(), fields=again, form=None, known={},
+                **about,
+            )  # fmt: skip
+        if not operation:
+            return RedirectResponse("/access", 303)
         fresh = dataclasses.replace(caller, principal=dataclasses.replace(caller.principal, fresh=True))
-        return await self._do(fields.get("operation", ""), fresh, again)
+        return await self._do(operation, fresh, again)
 
-    async def _call(self, name: str, caller: Caller, fields: dict[str, str]) -> dict[str, Any]:
-        request = read(name, fields)
-        work = partial(self._controller.call, name, caller.principal, request)
-        return dict(await anyio.to_thread.run_sync(work))
+    # --- what changes by itself
+    async def waiting(self, request: Request) -> Response:
+        """How many requests wait for a second person, for the menu."""
+        caller = caller_of(request.scope)
+        count = None
+        if may(caller.principal, "approve.ls"):
+            found = await self._parts(caller, {}).call("approve.ls", {"state": "pending"})
+            count = len(found["approvals"])
+        return HTMLResponse(templates().get_template("waiting.html").render(count=count))
 
-    def _render(self, template: str, caller: Caller | None, status: int = 200, **values: Any) -> HTMLResponse:
-        who = caller.principal if caller else None
-        csrf = caller.session.csrf if caller and caller.session else ""
-        menu = [page for page in PAGES if who is not None and (page.path == "/" or page.open_to(who))]
-        text = self._templates.get_template(template).render(
-            site=self._controller.site, who=who, csrf=csrf, menu=menu, **{"here": "", **values}
-        )
-        return HTMLResponse(text, status)
+    async def live(self, request: Request) -> StreamingResponse:
+        """Events as they are recorded: the kind, and the row of the audit log's table."""
+        caller = caller_of(request.scope)
+        row = templates().get_template("event.html").module.row  # type: ignore[attr-defined]
+        values = frame(self._controller.site, caller)
+
+        def text(event: Recorded) -> str:
+            shown = {"kind": event.kind, "row": str(row(event_row(event), values["detail"], values["csrf"], False))}
+            return f"id: {event.index}\nevent: happened\ndata: {json.dumps(shown)}\n\n"
+
+        state = self._app.state
+        return await followed(state.feed, state.identify, request, text)
+
+    def _draw(self, template: str, caller: Caller | None, status: int = 200, **values: Any) -> HTMLResponse:
+        return draw(template, self._controller.site, caller, status, **values)
+
+
+LOOKING = ("audit.prove", "audit.verify", "residency.whatif", "audit.run")  # they record that somebody looked
+
+
+def event_row(event: Recorded) -> dict[str, Any]:
+    return {
+        "idx": event.index, "ts": event.at, "kind": event.kind, "actor": event.actor, "tenant": event.tenant,
+        "outcome": event.outcome, "data": dict(event.data),
+    }  # fmt: skip
+
+
+def safe(back: str) -> str:
+    """A path of the console's own, to go back to."""
+    first = "/" + back.removeprefix("/").split("/")[0].split("?")[0]
+    return back if first in {page.path for page in PAGES} and not back.startswith("//") else "/"
+
+
+def form_of(operation: str) -> Form | None:
+    return next((form for page in PAGES for form in page.forms if form.operation == operation), None)
+
+
+def title_of(operation: str) -> str:
+    """As the form or button that asks for it is called."""
+    form = form_of(operation)
+    actions = (action for page in PAGES for part in page.parts for action in part.actions)
+    labels = [form.label] if form else [one.label for one in actions if one.operation == operation]
+    return labels[0] if len(set(labels)) == 1 else operation.replace(".", ": ").capitalize()
+
+
+def download(found: dict[str, Any], site: str) -> Response:
+    kind = found["format"]
+    headers = {"content-disposition": f'attachment; filename="{site}-events.{kind}"'}
+    return Response(base64.b64decode(found["content"]), media_type=TYPES[kind], headers=headers)
 
 
 def follow(name: str, who: Principal, fields: dict[str, str], found: dict[str, Any]) -> list[Next]:
-    """What may be done from an outcome: what was only tried, or a vote for the very payload that is shown."""
-    if fields.get("dry_run") == "true":
+    """What may be done from an outcome: what was only tried, for real."""
+    if fields.get("dry_run") == "true" and may(who, name):
         asked = {field: text for field, text in fields.items() if field != "dry_run"}
-        return [Next(name, "Do it", "danger", asked)]
-    if name == "approve.show" and found.get("state") == "pending" and may(who, "approve.vote"):
-        vote = {"approval": found["id"], "payload_sha256": found["payload_sha256"]}
-        return [
-            Next("approve.vote", "Approve", "", vote | {"decision": "yes"}),
-            Next("approve.vote", "Refuse", "danger", vote | {"decision": "no"}),
-        ]
+        typed = any(field.name == "confirm" for field in dataclasses.fields(OPERATIONS[name].request))
+        return [Next(name, "Do it", "danger", asked, typed)]
     return []
-
-
-def plain(field: str, text: str) -> str:
-    """A field as it was meant. Whole texts keep every line: their bytes are signed or hashed; browsers send CRLF."""
-    if field not in WHOLE:
-        return text.strip()
-    lines = text.replace("\r\n", "\n")
-    return lines.rstrip("\n") + "\n" if field == "since" else lines  # a signed note ends with one line break
-
-
-def read(name: str, fields: dict[str, str]) -> Any:
-    """A form's texts as the operation's request. An empty field was not given. UsageError KV-API-016."""
-    kind: Any = OPERATIONS[name].request
-    known = {field.name: field for field in dataclasses.fields(kind)}
-    given: dict[str, Any] = {}
-    for field, text in fields.items():
-        if field in known and text.strip():
-            is_list = "list" in str(known[field].type)
-            given[field] = [part.strip() for part in text.split(",") if part.strip()] if is_list else plain(field, text)
-    try:
-        found = model_of(kind, strict=False).model_validate(given)
-    except ValidationError as error:
-        why = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
-        raise UsageError("KV-API-016", "the form is not right", why=why, fix="fill in what is named") from None
-    return kind(**found.model_dump())

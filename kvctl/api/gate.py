@@ -24,10 +24,12 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 TOKEN_HEADER = "x-csrf-token"
 TOKEN_FIELD = "csrf"
 FORM = "application/x-www-form-urlencoded"
+WATCHING = "x-kvctl-watching"  # a page that reads itself again: no use that keeps a session alive
 PUBLIC = ("/healthz", "/login", "/join/", "/static/")
 HEADERS = {
-    "content-security-policy": "default-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; "
-    "form-action 'self'",
+    "content-security-policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; font-src 'none'; object-src 'none'; frame-src 'none'; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'self'",
     "strict-transport-security": "max-age=63072000; includeSubDomains",
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
@@ -80,7 +82,9 @@ class Gate:
         caller: Caller | None = None
         try:
             peer = scope.get(PEER)
-            caller = await anyio.to_thread.run_sync(partial(self._identify, peer, headers))
+            caller = await anyio.to_thread.run_sync(
+                partial(self._identify, peer, headers, touch=WATCHING not in headers)
+            )
         except RefusedError:
             if not public:
                 raise

@@ -23,12 +23,14 @@ from kvctl.types.principals import Kind, Principal, Role
 T = TypeVar("T")
 HASHING = 2  # passwords looked at at once: each takes tens of MiB and of milliseconds
 MAX_TEXT = 1024
+NAMED = "kvctl.named"  # in a request's scope: who wanted to sign in, for the form that is shown again
 NOBODY = Principal("nobody", frozenset(), kind=Kind.SERVICE)
 
 
 class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
     password: str = ""
+    code: str = ""  # of an authenticator app, for accounts that have one
 
     def __repr__(self) -> str:
         return f"Credentials({self.name!r}, ...)"
@@ -55,8 +57,9 @@ class Door:
 
     async def sign_in(self, request: Request) -> Response:
         asked, form = await read(request, Credentials)
+        request.scope[NAMED] = asked.name
         address = address_of(request)
-        principal = await self._prove(asked.name, asked.password, address, "sign-in")
+        principal = await self._prove(asked.name, asked.password, address, "sign-in", asked.code)
         account = account_of(principal)
         old = cookie_of(request.headers)
         token, session = self._identify.sessions.open(account, address)
@@ -77,12 +80,14 @@ class Door:
     async def confirm(self, request: Request) -> Response:
         session, principal = session_of(request)
         asked, form = await read(request, Credentials)
-        await self.prove_again(session, principal, asked.password, address_of(request))
+        await self.prove_again(session, principal, asked.password, address_of(request), asked.code)
         return Response(status_code=204) if form else JSONResponse({"schema": "kvctl.session.confirm/1", "fresh": True})
 
-    async def prove_again(self, session: Session, principal: Principal, password: str, address: str) -> None:
+    async def prove_again(
+        self, session: Session, principal: Principal, password: str, address: str, code: str = ""
+    ) -> None:
         """Make a session fresh. RefusedError as `_prove` raises it."""
-        await self._prove(session.account, password, address, "step-up")
+        await self._prove(session.account, password, address, "step-up", code)
         self._identify.sessions.confirm(session)
         await self._record(principal, "session.confirmed", {"session": session.id})
 
@@ -100,12 +105,14 @@ class Door:
     async def end_sessions(self, request: Request) -> Response:
         """End every session of an account: one's own, or any for an administrator of accounts."""
         caller = caller_of(request.scope)
-        asked, _ = await read(request, Named)
+        asked, form = await read(request, Named)
         own = caller.session is not None and caller.session.account == asked.account
         if not own and not caller.principal.has(Role.ADMIN):
             raise RefusedError("KV-API-001", f"{caller.principal.name} may not end those sessions")
         ended = self._identify.sessions.close_account(asked.account)
         await self._record(caller.principal, "session.ended", {"account": asked.account, "sessions": ended})
+        if form:
+            return RedirectResponse("/access", 303)
         return JSONResponse({"schema": "kvctl.session.end/1", "account": asked.account, "sessions": ended})
 
     async def join(self, token: str, request: Request) -> Response:
@@ -116,11 +123,11 @@ class Door:
         self._throttle.succeeded(f"join from {address}", address)
         return RedirectResponse("/login", 303) if form else JSONResponse({"schema": "kvctl.join/1", "account": name})
 
-    async def _prove(self, name: str, password: str, address: str, purpose: str) -> Principal:
+    async def _prove(self, name: str, password: str, address: str, purpose: str, code: str) -> Principal:
         """Who gave the right password. RefusedError KV-API-019, or what the accounts raise."""
         self._throttle.enter(name, address)
         try:
-            principal = await self._work(partial(self._accounts.authenticate, name, password))
+            principal = await self._work(partial(self._accounts.authenticate, name, password, code))
         except RefusedError as refused:
             known = await self._work(partial(self._accounts.principal, name))
             # A name that is no account may be a password in the wrong field.

@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,10 @@ class Serving:
     def unix(self, path: Path) -> None:
         self._add(open_unix(path), None)
 
-    def https(self, listen: str, context: ssl.SSLContext) -> int:
-        """The port that it listens on."""
+    def https(self, listen: str, context: ssl.SSLContext, opened: Callable[[str], socket.socket] | None = None) -> int:
+        """The port that it listens on. `opened` makes the socket elsewhere than in this process's network."""
         self.context = context
-        sock = open_tcp(listen)
+        sock = (opened or open_tcp)(listen)
         self._add(sock, context)
         return int(sock.getsockname()[1])
 

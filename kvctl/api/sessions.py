@@ -97,6 +97,11 @@ class Sessions:
             self._sweep(self._clock())
             return list(self._open.values())
 
+    def ages(self) -> list[tuple[Session, float, float]]:
+        """All sessions, each with the seconds since it was opened and since it was last used."""
+        now = self._clock()
+        return [(one, now - one.opened, now - one.used) for one in self.ls()]
+
     def _sweep(self, now: float) -> None:
         for key in [key for key, one in self._open.items() if one.over(now)]:
             del self._open[key]

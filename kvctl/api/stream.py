@@ -49,7 +49,9 @@ class Feed:
         self.stopped = True
         self.recorded(())
 
-    async def follow(self, start: int, caller: Callable[[], Caller | None]) -> AsyncIterator[str]:
+    async def follow(
+        self, start: int, caller: Callable[[], Caller | None], text: Callable[[Recorded], str] | None = None
+    ) -> AsyncIterator[str]:
         """Texts of a stream. `caller` is asked again all the time: a session that ended ends its stream."""
         news = asyncio.Event()
         self._streams[news] = asyncio.get_running_loop()
@@ -68,7 +70,7 @@ class Feed:
                 found = await self._read(start)
                 for event in found:
                     if visible(who, event):
-                        yield text_of(event)
+                        yield (text or text_of)(event)
                 if found:
                     start = found[-1].index + 1
                 elif not await awaited(news, self.heartbeat):
@@ -119,25 +121,32 @@ def router(feed: Feed, identify: Identify) -> APIRouter:
 
     async def stream(request: Request) -> StreamingResponse:
         """Events as they are recorded, as text/event-stream."""
-        caller = caller_of(request.scope)
-        if not caller.principal.has(*READERS):
-            raise RefusedError("KV-API-001", f"{caller.principal.name} may not follow events")
-        if feed.count >= MOST:
-            raise RefusedError("KV-API-022", "too many streams are open", fix="close some")
-        if caller.principal.has(Role.AUDITOR):
-            read = Event("stream.opened", {"address": caller.address}, caller.principal.tenant)
-            await anyio.to_thread.run_sync(partial(feed.books.commit, caller.principal, [read]))
-        start = first(request.headers.get("last-event-id"), feed.books.log.size)
-        again = partial(identify, request.scope.get(PEER), request.headers, touch=False)
-        if caller.session is None:
-            again = partial(request.scope.get, CALLER)
-        return StreamingResponse(feed.follow(start, again), media_type="text/event-stream")
+        return await followed(feed, identify, request)
 
     made.add_api_route(
         "/v1/stream", stream, methods=["GET"], response_class=StreamingResponse, operation_id="stream",
         openapi_extra={"x-kvctl-roles": sorted(READERS)},
     )  # fmt: skip
     return made
+
+
+async def followed(
+    feed: Feed, identify: Identify, request: Request, text: Callable[[Recorded], str] | None = None
+) -> StreamingResponse:
+    """The stream of whoever asks. RefusedError KV-API-001 for who may read nothing, 022 for one too many."""
+    caller = caller_of(request.scope)
+    if not caller.principal.has(*READERS):
+        raise RefusedError("KV-API-001", f"{caller.principal.name} may not follow events")
+    if feed.count >= MOST:
+        raise RefusedError("KV-API-022", "too many streams are open", fix="close some")
+    if caller.principal.has(Role.AUDITOR):
+        read = Event("stream.opened", {"address": caller.address}, caller.principal.tenant)
+        await anyio.to_thread.run_sync(partial(feed.books.commit, caller.principal, [read]))
+    start = first(request.headers.get("last-event-id"), feed.books.log.size)
+    again = partial(identify, request.scope.get(PEER), request.headers, touch=False)
+    if caller.session is None:
+        again = partial(request.scope.get, CALLER)
+    return StreamingResponse(feed.follow(start, again, text), media_type="text/event-stream")
 
 
 def first(last_id: str | None, size: int) -> int:
