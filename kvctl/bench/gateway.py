@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -32,6 +33,8 @@ FIRST, EACH = 0.05, 0.02  # seconds of a token there
 ADDED_P50 = 0.005  # seconds
 GOLD_RATIO = 1.2
 FLOOD = 5  # times bronze's share of the slots
+GROWN_MIB = 16.0
+SHARES = {"p50": 0.5, "p99": 0.99}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,10 @@ class Site:
     engine: Target
     gateway: Path
     process: Child
+
+    @property
+    def ways(self) -> dict[str, Target]:
+        return {"direct": self.engine, "through": Target(self.gateway, "gold")}
 
 
 @click.command("gateway")
@@ -49,8 +56,9 @@ class Site:
 @click.option(
     "--gold", type=click.IntRange(20), default=200, show_default=True, help="Gold requests, idle and flooded."
 )
+@click.option("--many", type=click.IntRange(0), default=10_000, show_default=True, help="Short streams, for memory.")
 @click.option("-o", "--output", "fmt", type=click.Choice(["table", "json", "markdown"]), default="table")
-def command(streams: int, words: int, pace: float, rounds: int, gold: int, fmt: str) -> int:
+def command(streams: int, words: int, pace: float, rounds: int, gold: int, many: int, fmt: str) -> int:
     """Measure the gateway against an engine without a model, all on this machine.
 
     \b
@@ -63,7 +71,8 @@ def command(streams: int, words: int, pace: float, rounds: int, gold: int, fmt: 
     load, at = os.getloadavg(), datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     with stopped_by_sigterm(), TemporaryDirectory(prefix="kvctl-bench-gateway-") as work:
         added = measure_added(Path(work), streams, words, pace, rounds)
-        fair = measure_fair(Path(work), gold)
+        fair = measure_fair(Path(work), gold, rounds)
+        memory = measure_memory(Path(work), streams, many) if many else None
     found: dict[str, Any] = {
         "schema": SCHEMA,
         "benchmark": "gateway",
@@ -72,6 +81,7 @@ def command(streams: int, words: int, pace: float, rounds: int, gold: int, fmt: 
             "processor": f"{len(os.sched_getaffinity(0))} x {cpu_model(Path('/proc/cpuinfo').read_text())}",
             "kernel": platform.release(),
             "load before": ", ".join(f"{value:.2f}" for value in load),
+            "load after": ", ".join(f"{value:.2f}" for value in os.getloadavg()),
             "streams at once": streams,
             "tokens of an answer": words,
             "seconds a token": pace,
@@ -80,64 +90,91 @@ def command(streams: int, words: int, pace: float, rounds: int, gold: int, fmt: 
         },
         "added": added,
         "fair": fair,
-        "targets": targets(added, fair),
+        "memory": memory,
+        "targets": targets(added, fair, memory),
     }
     click.echo(render(found, fmt))
-    sound = not added["wrong"] and all(one["ok"] for one in found["targets"])
+    wrong = added["wrong"] + (memory["wrong"] if memory else 0)
+    sound = not wrong and all(one["ok"] for one in found["targets"])
     return int(ExitCode.OK if sound else ExitCode.FAILED)
 
 
-def targets(added: Mapping[str, Any], fair: Mapping[str, Any]) -> list[dict[str, Any]]:
+def targets(
+    added: Mapping[str, Any], fair: Mapping[str, Any], memory: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """What was measured against what it must reach."""
-    latency, ratio = added["added"]["p50"], fair["ratio_p99"]
-    return [
-        {"name": name, "measured": measured, "most": most, "ok": measured <= most}
-        for name, measured, most in (
-            ("added latency p50, ms", 1000 * latency, 1000 * ADDED_P50),
-            ("gold p99 TTFT, flooded / idle", ratio, GOLD_RATIO),
-        )
+    found = [
+        ("added latency p50, ms", 1000 * added["added"]["p50"], 1000 * ADDED_P50),
+        ("gold p99 TTFT, flooded / idle", fair["ratio_p99"], GOLD_RATIO),
     ]
+    if memory is not None:
+        grown = (memory["after_bytes"] - memory["before_bytes"]) / 2**20
+        found.append((f"memory grown by {memory['streams']} streams, MiB", grown, GROWN_MIB))
+    return [{"name": name, "measured": value, "most": most, "ok": value <= most} for name, value, most in found]
 
 
 def measure_added(work: Path, streams: int, words: int, pace: float, rounds: int) -> dict[str, Any]:
-    """How long an event is on its way, straight from the engine and through the gateway; seconds."""
+    """How long an event is on its way, straight from the engine and through the gateway; seconds.
+
+    In turn, in `rounds`: what else the machine does meets both. What is added is the median of the rounds'.
+    """
     load = Load(streams, 1, words)
     ways: dict[str, Times] = {"direct": Times(), "through": Times()}
+    more: dict[str, list[float]] = {"p50": [], "p99": []}
     with started(work / "added", streams, ["--first", str(pace), "--each", str(pace)]) as site:
         memory = resident(site.process)
         for _ in range(rounds):
-            for name, target in (("direct", site.engine), ("through", Target(site.gateway, "gold"))):
-                times = asyncio.run(offer(target, load))
-                ways[name].transit += times.transit
-                ways[name].first += times.first
-                ways[name].wrong += times.wrong
+            both = {name: asyncio.run(offer(target, load)) for name, target in site.ways.items()}
+            for name, times in both.items():
+                ways[name].add(times)
+            for name, share in SHARES.items():
+                before, after = (percentile(times.transit, share) for times in both.values())
+                more[name].append(after - before)
         grown = resident(site.process) - memory
-    both = {name: spread(times.transit) for name, times in ways.items()}
-    first = {name: spread(times.first) for name, times in ways.items()}
     return {
-        "transit": both,
-        "first": first,
-        "added": {key: both["through"][key] - both["direct"][key] for key in ("p50", "p99")},
+        "transit": {name: spread(times.transit) for name, times in ways.items()},
+        "first": {name: spread(times.first) for name, times in ways.items()},
+        "added": {name: median(values) for name, values in more.items()},
         "wrong": sum(times.wrong for times in ways.values()),
         "gateway_memory_grown_bytes": grown,
     }
 
 
-def measure_fair(work: Path, gold: int) -> dict[str, Any]:
-    """Gold's time to the first token with nobody else, and while bronze keeps FLOOD times its share busy; seconds."""
+def measure_fair(work: Path, gold: int, rounds: int) -> dict[str, Any]:
+    """Gold's time to the first token with nobody else, and while bronze keeps FLOOD times its share busy; seconds.
+
+    In turn, in `rounds`: what else the machine does meets both. The ratio is the median of the rounds'.
+    """
     slow = ["--first", str(FIRST), "--each", str(EACH), "--slots", str(SLOTS)]
     quiet = Load(4, gold // 4, 10)
+    idle, flooded, flood, ratios = Times(), Times(), Times(), []
     with started(work / "fair", SLOTS, slow) as site:
-        idle = asyncio.run(offer(Target(site.gateway, "gold"), quiet))
-        flooded, flood = asyncio.run(_flooded(site, quiet))
+        for _ in range(rounds):
+            alone = asyncio.run(offer(Target(site.gateway, "gold"), quiet))
+            beside, bronze = asyncio.run(_flooded(site, quiet))
+            ratios.append(percentile(beside.first, 0.99) / percentile(alone.first, 0.99))
+            for all_of_them, times in ((idle, alone), (flooded, beside), (flood, bronze)):
+                all_of_them.add(times)
     return {
         "idle": spread(idle.first),
         "flooded": spread(flooded.first),
-        "ratio_p99": percentile(flooded.first, 0.99) / percentile(idle.first, 0.99),
+        "ratio_p99": median(ratios),
         "gold_wrong": idle.wrong + flooded.wrong,
         "bronze_served": len(flood.first),
         "bronze_refused": flood.refused,
     }
+
+
+def measure_memory(work: Path, streams: int, many: int) -> dict[str, Any]:
+    """What the gateway holds before and after `many` short streams, when a tenth of them has warmed it; bytes."""
+    with started(work / "memory", streams, []) as site:
+        target = Target(site.gateway, "gold")
+        asyncio.run(offer(target, Load(streams, max(1, many // streams // 10), 4)))
+        before = resident(site.process)
+        each = -(-many // streams)
+        times = asyncio.run(offer(target, Load(streams, each, 4)))
+        after = resident(site.process)
+    return {"streams": streams * each, "before_bytes": before, "after_bytes": after, "wrong": times.wrong}
 
 
 async def _flooded(site: Site, quiet: Load) -> tuple[Times, Times]:
@@ -230,6 +267,10 @@ def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, list[Row]]]:
         rows({f"{way}, {what}": added[what][way] for what in ("transit", "first") for way in ("direct", "through")}),
     )
     yield "Gold's first token (ms)", rows({"idle": fair["idle"], "bronze floods": fair["flooded"]})
+    memory = document.get("memory")
+    if memory is not None:
+        held = (memory["streams"], *(f"{memory[name] / 2**20:.1f}" for name in ("before_bytes", "after_bytes")))
+        yield "What the gateway holds (MiB)", [("streams", "before", "after"), (str(held[0]), *held[1:])]
     counts = (added["wrong"] + fair["gold_wrong"], fair["bronze_served"], fair["bronze_refused"])
     grown = f"{added['gateway_memory_grown_bytes'] / 2**20:.1f}"
     header = ("streams not whole", "bronze served", "bronze refused", "gateway grew, MiB")

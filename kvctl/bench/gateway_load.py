@@ -19,6 +19,12 @@ class Times:
     wrong: int = 0  # streams that were refused, or came to no end
     refused: int = 0  # of these, with 429
 
+    def add(self, other: "Times") -> None:
+        self.transit += other.transit
+        self.first += other.first
+        self.wrong += other.wrong
+        self.refused += other.refused
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -33,14 +33,16 @@ class Seen:
 class Usage:
     prompt: int = 0
     cached: int = 0
-    output: int = 0
+    output: int = 0  # of each choice
+    choices: int = 1
 
 
 @dataclass
 class StubEngine:
     """`first`: seconds to the first token, `each`: to each further one; `slots`: requests that are computed at once.
 
-    `fault`: "error" (500), "break" (the connection ends after 3 tokens), "silent" (no answer), "no_usage".
+    `fault`: "error" (500), "refuse" (400), "break" (the connection ends after 3 tokens), "silent" (no answer),
+    "no_usage".
     """
 
     models: Sequence[str] = ("tiny",)
@@ -149,9 +151,9 @@ class StubEngine:
     async def _fail(self) -> web.Response | None:
         if self.fault == "silent":
             await asyncio.Event().wait()
-        if self.fault == "error":
-            error = {"message": "no", "type": "InternalServerError", "param": None, "code": 500}
-            return web.json_response({"error": error}, status=500)
+        if status := {"error": 500, "refuse": 400}.get(self.fault):
+            error = {"message": "no", "type": "NoGoodError", "param": None, "code": status}
+            return web.json_response({"error": error}, status=status)
         return None
 
     async def _openai(self, request: web.BaseRequest, body: dict[str, Any], *, chat: bool) -> web.StreamResponse:
@@ -159,6 +161,7 @@ class StubEngine:
         if failed is not None:
             return failed
         usage = self._begin(body)
+        usage.choices = body.get("n") or 1
         head = {"id": f"c-{next(self._numbers)}", "created": int(time.time()), "model": body["model"]}
         if not body.get("stream"):
             text = await self._text(body, usage)
@@ -169,10 +172,12 @@ class StubEngine:
         response = await _stream(request)
         async for choices in openai_chunks(self._words(body, usage), body, chat=chat):
             kind = "chat.completion.chunk" if chat else "text_completion"
-            chunk = head | {"object": kind, "choices": choices} | (self._usage(usage) if always else {})
-            if self.stamped:
-                chunk["sent"] = time.monotonic()
-            await response.write(_data(chunk))
+            for index in range(usage.choices):
+                said = {"object": kind, "choices": [choices[0] | {"index": index}]}
+                chunk = head | said | (self._usage(usage) if always else {})
+                if self.stamped:
+                    chunk["sent"] = time.monotonic()
+                await response.write(_data(chunk))
             if self._broken(request, usage):
                 return response
         if at_end and self.fault != "no_usage":
@@ -190,11 +195,12 @@ class StubEngine:
     def _usage(self, usage: Usage, *, details: bool = False) -> dict[str, Any]:
         if self.fault == "no_usage":
             return {}
-        total = usage.prompt + usage.output
+        # A chunk says what its own choice has so far, the end what all have.
+        output = usage.output * (usage.choices if details else 1)
         found: dict[str, Any] = {
             "prompt_tokens": usage.prompt,
-            "total_tokens": total,
-            "completion_tokens": usage.output,
+            "total_tokens": usage.prompt + output,
+            "completion_tokens": output,
         }
         return {"usage": found | ({"prompt_tokens_details": {"cached_tokens": usage.cached}} if details else {})}
 

@@ -36,9 +36,22 @@ OPENAI_TYPES = {
 }
 
 
+class Said(msgspec.Struct):
+    message: str
+
+
+class EngineError(msgspec.Struct):
+    """vLLM's, of either family: on Anthropic's routes it has OpenAI's shape where a request is not valid."""
+
+    error: Said
+
+
 @dataclass(eq=False)
 class Refused(Exception):
-    """A request that goes no further. `reason` is the metric's label; `retry_after` is in seconds."""
+    """A request that goes no further. `reason` is the metric's label; `retry_after` is in seconds.
+
+    `close`: nothing more is read from the client's connection.
+    """
 
     status: int
     code: str  # KV-GATE-nnn
@@ -46,6 +59,7 @@ class Refused(Exception):
     message: str
     retry_after: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    close: bool = False
 
 
 def body(refused: Refused, family: Family, request_id: str) -> bytes:
@@ -60,6 +74,18 @@ def document(refused: Refused, family: Family, request_id: str) -> dict[str, Any
         return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
     kind = OPENAI_TYPES.get(refused.status, "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": refused.code}}
+
+
+def of_engine(data: bytes, status: int, family: Family, request_id: str) -> bytes:
+    """An engine's error as the family's clients know one; as it is when it has no message, or theirs is its own."""
+    if family is not Family.ANTHROPIC:
+        return data
+    try:
+        message = msgspec.json.decode(data, type=EngineError).error.message
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return data
+    error = {"type": ANTHROPIC_TYPES.get(status, "api_error"), "message": message}
+    return msgspec.json.encode({"type": "error", "error": error, "request_id": request_id})
 
 
 def event(refused: Refused, family: Family, request_id: str) -> bytes:

@@ -72,7 +72,7 @@ class Limits(Strict, frozen=True):
     body: Size = Size(8 << 20)  # of one request
     held: Size = Size(512 << 20)  # bodies of all requests that are here
     event: Size = Size(8 << 20)  # of one event of a stream, and of an answer that is no stream's
-    connections: Count = 4096
+    connections: Count = 4096  # of clients, on each address
     queue: Count = 2048
     queue_per_tenant: Count = 256
     queue_seconds: Seconds = 30
@@ -100,6 +100,7 @@ class Routing(Strict, frozen=True):
     prefix: Annotated[int, Rule(ge=64, le=1 << 20)] = 4096  # bytes of a prompt that decide which engine is its own
     overload: Annotated[float, Rule(ge=1, le=100)] = 1.5  # times the mean load, from which another one is taken
     health_seconds: Seconds = 5
+    prefill_seconds: Seconds = 60  # for a prefilling engine's answer
     await_seconds: Seconds = 10  # that a decoding engine waits for the prefilling one's chunks
 
 

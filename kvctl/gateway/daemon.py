@@ -68,6 +68,19 @@ def shown(name: Any) -> str:
     return f"unix:{name}" if isinstance(name, str) else f"tcp:{name[0]}:{name[1]}"
 
 
+class Door(web.Server):
+    """An HTTP server that has room for so many connections: one more is closed as it comes."""
+
+    def __init__(self, handler: Handler, most: int, **how: Any) -> None:
+        super().__init__(handler, **how)
+        self._most = most
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if len(self.connections) > self._most:
+            transport.abort()
+
+
 class Daemon:
     """From `start` to `stop`; `run` does both around a signal."""
 
@@ -79,7 +92,7 @@ class Daemon:
         self._records = Records(config.usage, log, stamp)
         watch = Watch(config.snapshot, config.site, time.time, log, Metrics())
         self.gateway = Gateway(config, identity, watch, self._records, log)
-        self._servers: list[web.Server] = []
+        self.servers: list[web.Server] = []
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
@@ -136,8 +149,9 @@ class Daemon:
         await self._serve(admin, Admin(self.gateway).handle, None, cancel=False)
 
     async def _serve(self, sock: socket.socket, handler: Handler, tls: ssl.SSLContext | None, *, cancel: bool) -> None:
-        server = web.Server(
+        server = Door(
             handler,
+            self._config.limits.connections,
             handler_cancellation=cancel,
             access_log=None,
             keepalive_timeout=KEEP_ALIVE,
@@ -148,7 +162,7 @@ class Daemon:
         runner = web.ServerRunner(server)
         await runner.setup()
         await web.SockSite(runner, sock, ssl_context=tls, backlog=BACKLOG).start()
-        self._servers.append(server)
+        self.servers.append(server)
         self._runners.append(runner)
 
     async def _engines_changed(self) -> None:

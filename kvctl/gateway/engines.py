@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from kvctl.connector.secretfile import read_secret
 from kvctl.daemon.log import Log
+from kvctl.gateway import upstream
 from kvctl.gateway.choose import Place
 from kvctl.gateway.config import Classes, Config, Limits
 from kvctl.gateway.config import Engine as Written
@@ -24,7 +26,6 @@ from kvctl.types.snapshot import Sla
 READ_BUFFER = 64 << 10
 PROBE_SECONDS = 5.0
 MAX_PROBE = 4 << 20
-IDLE_SECONDS = 2.0  # of a kept connection: less than the 5 s after which vLLM closes it
 NO_HEADERS: Mapping[str, str] = {}
 ORDER: tuple[Sla, ...] = ("gold", "silver", "bronze")  # best first
 
@@ -44,7 +45,8 @@ class Engine:
         self._schema_read = False
         self._room = {"gold": classes.gold_share, "silver": classes.silver_share, "bronze": classes.bronze_share}
         self._limits = limits
-        self._session: aiohttp.ClientSession | None = None
+        self._session: aiohttp.ClientSession | None = None  # for what the gateway itself asks
+        self.address = upstream.Address()
         self._base = "http://engine" if written.path else written.url.rstrip("/")
 
     def room(self, sla: Sla) -> bool:
@@ -60,9 +62,8 @@ class Engine:
 
     async def open(self) -> None:
         """KvctlError when the client certificate cannot be used."""
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self._limits.connect_seconds, sock_read=self._limits.silence_seconds
-        )
+        self.address = address(self.written)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect_seconds)
         self._session = aiohttp.ClientSession(
             connector=self._connector(),
             timeout=timeout,
@@ -76,18 +77,23 @@ class Engine:
     def _connector(self) -> aiohttp.BaseConnector:
         path = self.written.path
         if path:
-            # A new connection costs less than knowing whether a kept one is about to be closed.
             return aiohttp.UnixConnector(path, limit=0, force_close=True)
-        return aiohttp.TCPConnector(limit=0, ssl=client_context(self.written), keepalive_timeout=IDLE_SECONDS)
+        return aiohttp.TCPConnector(limit=0, ssl=self.address.tls or True, force_close=True)
 
     @asynccontextmanager
     async def post(
         self, path: str, data: bytes, request_id: str, more: Mapping[str, str] = NO_HEADERS
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Nothing of the client's headers goes along. Leaving the context before the answer's end cancels it."""
+    ) -> AsyncIterator[upstream.Upstream]:
+        """Nothing of the client's headers goes along. Leaving the context before the answer's end cancels it.
+
+        Unreachable when nothing was sent; TimeoutError when the answer does not begin within `silence_seconds`;
+        EngineBroke when it ends before that.
+        """
         headers = {"Content-Type": "application/json", "X-Request-Id": request_id, **more}
-        async with self.session.post(self._base + path, data=data, headers=headers, allow_redirects=False) as response:
-            yield response
+        connect, silence = self._limits.connect_seconds, self._limits.silence_seconds
+        target = urlsplit(self._base).path + path
+        async with upstream.post(self.address, target, headers, data, connect=connect, silence=silence) as answer:
+            yield answer
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -163,6 +169,14 @@ def unsalted(schema: dict[str, Any]) -> frozenset[str]:
         if "cache_salt" not in model.get("properties", {}):
             found.add(route.path)
     return frozenset(found)
+
+
+def address(written: Written) -> upstream.Address:
+    """UsageError KV-GATE-005."""
+    if written.path:
+        return upstream.Address(written.path)
+    found = urlsplit(written.url)
+    return upstream.Address(None, found.hostname or "", found.port or 443, client_context(written))
 
 
 def client_context(written: Written) -> ssl.SSLContext:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-import aiohttp
 import msgspec
 from aiohttp import web
 
@@ -20,7 +19,7 @@ from kvctl.gateway.answers import Family, Refused
 from kvctl.gateway.config import Config
 from kvctl.gateway.engines import Engine, Engines
 from kvctl.gateway.flight import Flight
-from kvctl.gateway.intake import Held, Intake
+from kvctl.gateway.intake import Held, Intake, check_framing, only_one
 from kvctl.gateway.job import Job, prepare
 from kvctl.gateway.metrics import Metrics
 from kvctl.gateway.outlet import ClientGone
@@ -32,6 +31,7 @@ from kvctl.gateway.routes import Api, Route
 from kvctl.gateway.shapes import models_anthropic, models_openai
 from kvctl.gateway.tally import Tally
 from kvctl.gateway.tenants import Caller
+from kvctl.gateway.upstream import EngineBroke, Unreachable
 from kvctl.gateway.watch import Watch
 
 SUBJECT_HEADER = "x-kvctl-subject"
@@ -63,7 +63,8 @@ class Gateway:
         self.flights: set[Flight] = set()
         self.draining = False
         self._identity = identity
-        self._prefill = Prefill(self.admission, identity, self.metrics, config.routing.await_seconds)
+        routing = config.routing
+        self._prefill = Prefill(self.admission, identity, self.metrics, routing.prefill_seconds, routing.await_seconds)
         self.clock = clock
         watch.changed = self.snapshot_changed
 
@@ -102,6 +103,7 @@ class Gateway:
             return self._refusal(flight, Refused(500, "KV-GATE-060", "fault", "a fault of the gateway"))
 
     async def _serve(self, request: web.BaseRequest, flight: Flight) -> web.StreamResponse:
+        check_framing(request)
         route = routes.find(request.method, request.raw_path)
         flight.family = route.family
         if self.draining:
@@ -120,7 +122,7 @@ class Gateway:
 
     def _caller(self, request: web.BaseRequest, route: Route) -> Caller:
         directory = self.watch.current()
-        key = tenants.key_of(request.headers.get("Authorization"), request.headers.get("X-Api-Key"))
+        key = tenants.key_of(request.headers.getall("Authorization", ()), request.headers.getall("X-Api-Key", ()))
         caller = directory.find(key, self.clock())
         tenants.check_scope(caller, route.scope)
         return caller
@@ -136,7 +138,7 @@ class Gateway:
             route,
             caller,
             data,
-            request.headers.get(SUBJECT_HEADER),
+            only_one(request, SUBJECT_HEADER),
             prefix=self.config.routing.prefix,
             now=int(self.clock()),
             seconds=self.config.limits.handle_seconds,
@@ -180,7 +182,7 @@ class Gateway:
             assert engine is not None
             try:
                 return await self._ask(request, flight, job, engine, intake)
-            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as bad:
+            except Unreachable as bad:
                 tried.add(engine.name)
                 self._unreachable(engine, bad)
                 other = self.admission.another(ask, engine, tried)
@@ -191,7 +193,7 @@ class Gateway:
                 flight.engine = other
 
     def _unreachable(self, engine: Engine, bad: Exception) -> None:
-        engine.failed(f"{type(bad).__name__}: {bad}"[:300])
+        engine.failed(str(bad)[:300])
         self.metrics.count("kvgated_engine_failures_total", engine=engine.name, how="connect")
         self.log.refused("engine unreachable", engine.name, why=engine.why)
 
@@ -208,13 +210,11 @@ class Gateway:
                 job.sent = b""
                 intake.release()
                 return await relay(request, flight, job, upstream, self.tally, self.config.limits)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-            raise
         except TimeoutError as bad:
             self.metrics.count("kvgated_engine_failures_total", engine=engine.name, how="silent")
             self.tally.record_partial(flight, "engine")
             raise Refused(504, "KV-GATE-046", "engine_silent", "the engine did not answer in time") from bad
-        except aiohttp.ClientError as bad:
+        except EngineBroke as bad:
             self.metrics.count("kvgated_engine_failures_total", engine=engine.name, how="broke")
             self.tally.record_partial(flight, "engine")
             raise Refused(502, "KV-GATE-044", "engine_broke", "the engine closed the connection") from bad
@@ -253,7 +253,10 @@ class Gateway:
         if refused.retry_after is not None:
             more["Retry-After"] = str(refused.retry_after)
         body = answers.body(refused, flight.family, flight.id)
-        return web.Response(status=refused.status, body=body, headers=headers(flight, "application/json") | more)
+        response = web.Response(status=refused.status, body=body, headers=headers(flight, "application/json") | more)
+        if refused.close:
+            response.force_close()
+        return response
 
     def _count_request(self, caller: Caller, route: str, status: int) -> None:
         self.metrics.count("kvgated_requests_total", tenant=caller.tenant.name, route=route, status=str(status))

@@ -9,6 +9,24 @@ from kvctl.gateway.answers import Refused
 from kvctl.gateway.config import Limits
 
 
+def check_framing(request: web.BaseRequest) -> None:
+    """Refused with 400 for what a proxy on the way may have read as another request; the connection ends with it.
+
+    RFC 9112, 6.1 and 6.3: chunked is the only transfer coding here, and HTTP/1.0 has none.
+    """
+    codings = [text.strip().lower() for text in request.headers.getall("Transfer-Encoding", ())]
+    if request.version < (1, 0) or (codings and (codings != ["chunked"] or request.version < (1, 1))):
+        raise Refused(400, "KV-GATE-036", "framing", "where this request ends is not certain", close=True)
+
+
+def only_one(request: web.BaseRequest, name: str) -> str | None:
+    """A header of ours. Refused with 400 when it was sent with two values."""
+    found = set(request.headers.getall(name, ()))
+    if len(found) > 1:
+        raise Refused(400, "KV-GATE-036", "framing", f"{name} was sent twice", close=True)
+    return found.pop() if found else None
+
+
 @dataclass
 class Held:
     """Bytes of bodies that are here, of all requests together."""
@@ -35,7 +53,7 @@ class Intake:
 
     async def read(self, request: web.BaseRequest, limits: Limits) -> bytes:
         """Refused with 408, 413, 415 or 503."""
-        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        if any(text.lower() != "identity" for text in request.headers.getall("Content-Encoding", ())):
             raise Refused(415, "KV-GATE-028", "encoding", "a body is sent as it is, without Content-Encoding")
         if (request.content_length or 0) > limits.body:
             raise _too_large(limits)

@@ -43,8 +43,12 @@ class Job:
         return strip.write(body)
 
 
+# What says how to go on after a prompt, and what would have the prompt computed in spite of a cache.
 NOT_FOR_PREFILL = frozenset(
-    {"stream_options", "min_tokens", "n", "best_of", "use_beam_search", "max_completion_tokens"}
+    {
+        *("stream_options", "min_tokens", "n", "best_of", "use_beam_search", "max_completion_tokens"),
+        *("response_format", "structured_outputs", "logprobs", "top_logprobs", "prompt_logprobs", "echo"),
+    }
 )
 ONE_TOKEN = {
     Api.CHAT: ("max_tokens",),

@@ -3,10 +3,9 @@
 Whatever goes wrong with the first, the second computes the prompt itself: nothing here ever fails a request.
 """
 
+import asyncio
 import time
 from dataclasses import dataclass, replace
-
-import aiohttp
 
 from kvctl.connector.keys import Identity
 from kvctl.gateway.admission import Admission, Ask
@@ -14,6 +13,11 @@ from kvctl.gateway.engines import Engine
 from kvctl.gateway.flight import Flight
 from kvctl.gateway.job import Job
 from kvctl.gateway.metrics import Metrics
+from kvctl.gateway.upstream import EngineBroke, Unreachable
+
+
+async def forget() -> None:
+    """What an engine says of one token is nobody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class Prefill:
     admission: Admission
     identity: Identity
     metrics: Metrics
+    prefill_seconds: float  # for the prefilling engine to have computed a prompt
     await_seconds: float  # that the decoding engine waits for chunks
 
     async def run(self, flight: Flight, job: Job, ask: Ask) -> None:
@@ -36,13 +41,17 @@ class Prefill:
     async def _compute(self, engine: Engine, flight: Flight, job: Job, ask: Ask) -> bool:
         self.admission.take(ask, engine)
         try:
-            async with engine.post(job.route.path, job.prefill_data(self.identity), flight.id + "-p") as response:
-                await response.read()
+            data = job.prefill_data(self.identity)
+            async with (
+                asyncio.timeout(self.prefill_seconds),
+                engine.post(job.route.path, data, flight.id + "-p") as response,
+            ):
+                await response.deliver(lambda _: True, forget, self.prefill_seconds)
                 return response.status == 200
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as bad:
-            engine.failed(f"{type(bad).__name__}: {bad}"[:300])
+        except Unreachable as bad:
+            engine.failed(str(bad)[:300])
             self._failed(engine, "connect")
-        except (aiohttp.ClientError, TimeoutError):
+        except (EngineBroke, TimeoutError):
             self._failed(engine, "prefill")
         finally:
             self.admission.give_back(ask, engine)

@@ -16,6 +16,14 @@ from kvctl.gateway.tenants import Caller
 from kvctl.types.chunks import NEVER, NO_SUBJECT, Kind
 
 COMMON = "common"  # the retention class of registered prompts
+# Fields that put nothing into a prompt.
+PLAIN = frozenset(
+    {
+        *("model", "messages", "prompt", "stream", "stream_options", "max_tokens", "max_completion_tokens"),
+        *("min_tokens", "temperature", "top_p", "top_k", "min_p", "n", "seed", "stop", "stop_token_ids", "ignore_eos"),
+        *("presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "logprobs", "top_logprobs"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,9 @@ def kind_of(body: Body, api: Api, common: tuple[str, ...]) -> Kind:
 
 
 def _only_text(body: Body, api: Api) -> str | None:
-    """The prompt's text when it is one text alone."""
+    """The prompt's text when it is one text alone: a document or a template's argument may be its user's."""
+    if not body.keys() <= PLAIN:
+        return None
     if api is Api.COMPLETIONS:
         prompt = value(body, "prompt")
         return prompt if isinstance(prompt, str) else None
@@ -88,7 +98,7 @@ def _only_text(body: Body, api: Api) -> str | None:
         messages = msgspec.json.decode(body.get("messages", msgspec.Raw(b"[]")), type=list[dict[str, msgspec.Raw]])
     except msgspec.DecodeError:
         return None
-    if len(messages) != 1 or "tools" in body:
+    if len(messages) != 1 or messages[0].keys() != {"role", "content"}:
         return None
     role, content = value(messages[0], "role"), value(messages[0], "content")
     return content if role in ("system", "developer") and isinstance(content, str) else None

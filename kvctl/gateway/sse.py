@@ -35,6 +35,8 @@ class Events:
 
     def feed(self, data: bytes) -> bytes:
         """Whole events that are to be sent on, together. TooLong."""
+        if not self._rest and data.find(b"\n\n") == len(data) - 2 >= 0 and b"\r" not in data:
+            return self._event(data)  # the usual case: one, and whole
         whole, out = self._rest + data, []
         start = 0
         for match in END.finditer(whole):

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kvctl.gateway.answers import Refused
@@ -67,10 +67,14 @@ class Directory:
             raise Refused(401, "KV-GATE-023", "expired_key", "this API key is over")
 
 
-def key_of(authorization: str | None, x_api_key: str | None) -> str:
-    """The API key that a client sent, in either family's way. Refused with 401 when there is none, or two."""
-    scheme, _, bearer = (authorization or "").partition(" ")
-    found = {text for text in (bearer.strip() if scheme.lower() == "bearer" else "", x_api_key or "") if text}
+def key_of(authorization: Iterable[str], x_api_key: Iterable[str]) -> str:
+    """The API key that a client sent, in either family's way. Refused with 401 when there is none, or two.
+
+    Each is the header as often as it was sent: a proxy on the way may have gone by another one than the first.
+    """
+    split = [text.partition(" ") for text in authorization]
+    bearers = [rest.strip() for scheme, _, rest in split if scheme.lower() == "bearer"]
+    found = {text for text in [*bearers, *x_api_key] if text}
     if len(found) != 1:
         why = "no API key was sent" if not found else "two different API keys were sent"
         raise Refused(401, "KV-GATE-024", "no_key", why, headers={"WWW-Authenticate": "Bearer"})

@@ -226,12 +226,15 @@ def test_retention_and_registered_prompts_are_in_the_handle(tmp_path: Path):
         system = [{"role": "system", "content": "be kind"}]
         await site.post("/v1/chat/completions", {"model": "tiny", "messages": system, "user": "u1"})
         await site.post("/v1/chat/completions", {"model": "tiny", "messages": system + chat()["messages"]})
+        more = {"documents": [{"text": "my file"}]}
+        await site.post("/v1/chat/completions", {"model": "tiny", "messages": system} | more)
+        await site.post("/v1/chat/completions", {"model": "tiny", "messages": [system[0] | {"name": "me"}]})
         held = [
             handle.verify(seen.body["kv_transfer_params"]["kvctl"], [site.identity.public], now=time.time())
             for seen in site.engine.seen
             if seen.method == "POST"
         ]
-        assert [one.kind.name for one in held] == ["COMMON", "PRIVATE"]
+        assert [one.kind.name for one in held] == ["COMMON", "PRIVATE", "PRIVATE", "PRIVATE"]
         assert held[0].subject == bytes(16)
         assert held[0].chunk_expires_at == 0
         assert abs(held[1].chunk_expires_at - time.time() - 600) < 30

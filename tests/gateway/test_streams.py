@@ -172,6 +172,34 @@ def test_an_engines_error_passes_and_costs_nothing(tmp_path: Path):
     run(tmp_path, work, engines={"e1": StubEngine(fault="error")})
 
 
+@pytest.mark.parametrize("engine", [StubEngine(fault="error"), StubEngine(fault="refuse")])
+def test_an_engines_error_has_the_shape_of_the_clients_api(tmp_path: Path, engine: StubEngine):
+    async def work(site: Site):
+        status, _, data = await site.post("/v1/messages", chat(max_tokens=1))
+        told = json.loads(data)
+        assert (told["type"], told["error"]["message"]) == ("error", "no")
+        assert told["error"]["type"] == {400: "invalid_request_error", 500: "api_error"}[status]
+        assert told["request_id"].startswith("req_")
+
+    run(tmp_path, work, engines={"e1": engine})
+
+
+def test_no_more_connections_than_there_is_room_for(tmp_path: Path):
+    async def work(site: Site):
+        path = f"{tmp_path}/gate.sock"
+        held = [await asyncio.open_unix_connection(path) for _ in range(3)]
+        reader, writer = await asyncio.open_unix_connection(path)
+        assert await reader.read() == b""
+        for _, one in held[:2]:
+            one.close()
+        await until(lambda: len(site.daemon.servers[0].connections) == 1)
+        assert (await site.chat())[0] == 200
+        for one in (writer, held[2][1]):
+            one.close()
+
+    run(tmp_path, work, limits={"connections": 3})
+
+
 def test_an_engine_that_says_no_usage_is_noticed(tmp_path: Path):
     async def work(site: Site):
         await site.post("/v1/chat/completions", chat(stream=True))
@@ -432,8 +460,12 @@ def test_prefill_on_one_engine_and_decode_on_another(tmp_path: Path):
         assert (await site.chat())[0] == 200, "the decoding engine does without"
         held = site.last(engines["d"]).body["kv_transfer_params"]["kvctl"]
         assert handle.verify(held, [site.identity.public], now=time.time()).await_until == 0
+        engines["p"].fault = "silent"
+        assert (await site.chat())[0] == 200
+        await until(lambda: engines["p"].cancelled == 1)
 
-    run(tmp_path, work, engines=engines, p={"role": "prefill"}, d={"role": "decode"})
+    routing = {"prefill_seconds": 0.2}
+    run(tmp_path, work, engines=engines, routing=routing, p={"role": "prefill"}, d={"role": "decode"})
 
 
 def test_stopping_lets_requests_end_and_takes_no_new_ones(tmp_path: Path):

@@ -34,6 +34,29 @@ def test_only_what_may_not_pass_is_taken_out(body, api):
     assert set(kept) <= set(body) | {"store"}
 
 
+WORDS = [
+    *(b'"cache_salt"', b'"kv_hints"', rb'"cache\u005fsalt"', b'"model"', b'"a"', b'"x-tenant-id"', b'"\\"', b'"\\\\"'),
+    *(b"{", b"}", b"[", b"]", b":", b",", b'"', b"\\", b"1", b"null", b"NaN", b"-", b" ", b"\n", b"\0", b"\xff", b"/*"),
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=30), st.booleans())
+def test_an_engine_reads_no_other_fields_than_were_cleaned(words: list[bytes], framed: bool):
+    """Whatever passes for JSON here: another reader finds each outermost field once, and none that may not pass."""
+    data = b"".join(words)
+    try:
+        body = strip.read(b'{"a":' + data + b',"cache_salt":"x"}' if framed else data)
+        clean, _ = strip.clean(body, Api.CHAT)
+        strip.put(clean, {"cache_salt": "ours"})
+        found = json.loads(strip.write(clean), object_pairs_hook=lambda pairs: pairs)
+    except (Refused, ValueError):
+        return
+    names = [name for name, _ in found]
+    assert len(names) == len(set(names))
+    assert {name for name in names if name in strip.DROPPED} == {"cache_salt"}
+    assert dict(found)["cache_salt"] == "ours"
+
+
 def test_a_field_that_stands_twice_passes_once():
     body = strip.read(b'{"model": "a", "model": "b", "cache_salt": "x", "cache_salt": "y"}')
     assert strip.write(strip.clean(body, Api.CHAT)[0]) == b'{"model":"b"}'
