@@ -10,7 +10,7 @@ from kvctl.bench.gateway import command as gateway
 from kvctl.bench.ledger import command as ledger
 from kvctl.bench.pool import command as pool
 from kvctl.bench.store.command import command as store
-from kvctl.bench.ttft import command as ttft
+from kvctl.bench.ttft.command import command as ttft
 from kvctl.types.errors import ExitCode, KvctlError
 
 

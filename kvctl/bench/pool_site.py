@@ -6,10 +6,11 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kvctl.bench.store.kvstored import admin
 from kvctl.bench.store.processes import Child, await_true, free_ports, listens, module, running
@@ -54,7 +55,17 @@ def plain(key: bytes, size: int) -> bytes:
 class Store:
     """One node: its directory, its map entry, and its process while it runs."""
 
-    def __init__(self, name: str, directory: Path, connector: Identity, controller: Identity) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        connector: Identity,
+        controller: Identity,
+        *,
+        ram: int = RAM,
+        tiers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`tiers`: the configuration's; flash below `directory` if not given."""
         self.name = name
         self._directory = directory
         self._running = ExitStack()
@@ -71,8 +82,8 @@ class Store:
             "identity": str(directory / "store.key"),
             "connectors": {"bench": connector.public.hex()},
             "controllers": {"bench": controller.public.hex()},
-            "ram": RAM,
-            "tiers": {"flash": {"mounts": [{"path": str(directory / "flash"), "capacity": CAPACITY}]}},
+            "ram": ram,
+            "tiers": tiers or {"flash": {"mounts": [{"path": str(directory / "flash"), "capacity": CAPACITY}]}},
             "limits": {"chunk": CHUNK_LIMIT},
         }
         (directory / "kvstored.yaml").write_text(json.dumps(config))  # JSON is YAML
