@@ -21,6 +21,7 @@ from kvctl.connector.receipt import GetResult, Got, Opening, Taking, started
 from kvctl.connector.scratch import ScratchPool
 from kvctl.connector.seal import Sealer, seal_into, sealed_length
 from kvctl.connector.sessions import Sessions
+from kvctl.connector.unserved import REFUSALS, Unserved
 from kvctl.connector.wire import PutStatus, Refusal
 from kvctl.types.chunks import Ack, Meta, Scope
 
@@ -66,6 +67,7 @@ class StoreClient:
     def restart(self) -> None:
         """Begin anew with no connection, thread or count: what a child process does after fork."""
         self.counters = Counters()
+        self.unserved = Unserved()
         self._takes_lineage = True
         self._sealers: dict[Scope, tuple[RootKey, Sealer]] = {}
         self._scratch = ScratchPool()
@@ -173,6 +175,23 @@ class StoreClient:
             self._takes_lineage = False
             return None
 
+    def warm(self, lease: KeyLease, deadline: float | None = None, room: int = 0) -> None:
+        """Have ready what a first GET would wait for: connections with the scope attached, threads, the sealer, memory.
+
+        `room`: bytes of a chunk. The store is asked anew whether it serves the scope: a refusal that is over ends here.
+        """
+        until = self._until(deadline)
+        self._sealer(lease)
+        if room:
+            self._scratch.fill(sealed_length(room), self._connections)
+
+        def attach(connection: Connection) -> None:
+            connection.forget(lease.scope)
+            connection.attach(lease.scope, lease.capability, until)
+
+        with self._counted(), self._heard(lease):
+            self._sessions.each(attach, self._workers, until)
+
     def stat(self, lease: KeyLease, deadline: float | None = None) -> dict[str, Any]:
         """What the store says about the lease's scope."""
         until = self._until(deadline)
@@ -233,14 +252,26 @@ class StoreClient:
     def _placed(self, lease: KeyLease, deadline: float) -> Iterator[tuple[Connection, int]]:
         connection = None
         try:
-            connection = self._sessions.take(deadline)
-            yield connection, connection.attach(lease.scope, lease.capability, deadline)
+            with self._heard(lease):
+                connection = self._sessions.take(deadline)
+                yield connection, connection.attach(lease.scope, lease.capability, deadline)
         except StoreRefused as refused:
             if connection is not None and refused.refusal in STALE:
                 connection.forget(lease.scope)
             raise
         finally:
             self._sessions.give(connection)
+
+    @contextmanager
+    def _heard(self, lease: KeyLease) -> Iterator[None]:
+        """Note whether the store serves the scope."""
+        try:
+            yield
+        except StoreRefused as refused:
+            if refused.refusal in REFUSALS:
+                self.unserved.refused(lease.scope)
+            raise
+        self.unserved.served(lease.scope)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

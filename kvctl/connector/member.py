@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import TypeVar
 
-from kvctl.connector.breaker import Breaker, Policy, State
+from kvctl.connector.breaker import Breaker, Health, Policy, State
 from kvctl.connector.client import StoreClient
 from kvctl.connector.failures import DeadlineExceeded, StoreRefused, StoreUnavailable
 from kvctl.connector.placement import Node
@@ -15,6 +15,7 @@ from kvctl.connector.wire import Refusal
 
 T = TypeVar("T")
 Call = Callable[[StoreClient], T]
+Judge = Callable[[T], Health]
 READERS = 4  # threads of one node that ask and fetch
 LANES = 2  # threads of one node that store: one seals while the other sends
 # Refusals that say something about the store; the others are about one request or one capability.
@@ -50,30 +51,35 @@ class Member:
     def state(self) -> State:
         return self._breaker.state
 
-    def ask(self, call: Call[T], sound: Callable[[T], bool] | None = None) -> T:
+    def ask(self, call: Call[T], judge: Judge[T] | None = None) -> T:
         """Make a call to the store; StoreUnavailable at once while the breaker is open, else what the client raises.
 
-        An answer that is not `sound` is given back, and is a failure to the breaker.
+        A call with `judge` reads chunks. What it does not find well is given back, and is a failure to the breaker.
         """
+        read = judge is not None
         with self._lock:
             self._breaker, allowed = self._breaker.ask(time.monotonic())
         if not allowed:
-            raise StoreUnavailable(f"{self.node.name} failed {self._breaker.failed} times; it is left alone for now")
+            times = max(self._breaker.failed, self._breaker.unread)
+            raise StoreUnavailable(f"{self.node.name} failed {times} times; it is left alone for now")
         begun = time.monotonic()
         try:
             answer = call(self.client)
         except BaseException as error:
-            self._judge(error, begun)
+            self._judge(error, begun, read)
             raise
-        if sound is None or sound(answer):
-            self._change(Breaker.success)
+        health = Health.WELL if judge is None else judge(answer)
+        if health is Health.WELL:
+            self._change(lambda breaker: breaker.success(read=read))
+        elif health is Health.SLOW:
+            self._too_slow(begun, read)
         else:
-            self._failure(begun)
+            self._failed(read)
         return answer
 
-    def start(self, call: Call[T], sound: Callable[[T], bool] | None = None) -> "Future[T]":
+    def start(self, call: Call[T], judge: Judge[T] | None = None) -> "Future[T]":
         """`ask` in a thread of this member's. StoreUnavailable when it has none to give."""
-        return self._begun(self._readers, lambda: self.ask(call, sound))
+        return self._begun(self._readers, lambda: self.ask(call, judge))
 
     def write(self, work: Callable[[], T]) -> "Future[T]":
         """Storing chunks, which takes long, in threads that no question waits for."""
@@ -92,25 +98,28 @@ class Member:
         self._writers.shutdown(wait=False)
         self.client.close()
 
-    def _judge(self, error: BaseException, begun: float) -> None:
+    def _judge(self, error: BaseException, begun: float, read: bool) -> None:
         if isinstance(error, StoreRefused):
             self.refused = error
         if isinstance(error, DeadlineExceeded):
-            self._failure(begun)
+            self._too_slow(begun, read)
         elif isinstance(error, StoreUnavailable) or (isinstance(error, StoreRefused) and error.refusal in AILING):
-            self._change(lambda breaker: breaker.failure(time.monotonic(), self._chance()))
+            self._failed(read)
         elif isinstance(error, StoreRefused):
             self._change(Breaker.success)
         else:
             self._change(lambda breaker: breaker.abandon(time.monotonic()))
 
-    def _failure(self, begun: float) -> None:
-        """It was too slow, or what it gave was no good; not its fault when it hardly had time."""
+    def _too_slow(self, begun: float, read: bool) -> None:
+        """Not its fault when it hardly had time."""
         now = time.monotonic()
         if now - begun >= self._policy.fair:
-            self._change(lambda breaker: breaker.failure(now, self._chance()))
+            self._failed(read)
         else:
             self._change(lambda breaker: breaker.abandon(now))
+
+    def _failed(self, read: bool) -> None:
+        self._change(lambda breaker: breaker.failure(time.monotonic(), self._chance(), read=read))
 
     def _change(self, change: Callable[[Breaker], Breaker]) -> None:
         with self._lock:

@@ -64,9 +64,9 @@ def digest_files(path: Path, needed: Sequence[str], patterns: Sequence[str]) -> 
 
     KV-CONN-021 unless one matches `needed`; KV-CONN-022 as in `read_model`.
     """
-    if not _matching(path, needed):
+    if not matching(path, needed):
         raise _missing(path, f"there is no {' or '.join(needed)}")
-    files = _matching(path, patterns)
+    files = matching(path, patterns)
     with ThreadPoolExecutor(READERS) as pool:
         contents = list(pool.map(_digest_file, files))
     whole = hashlib.sha256(LABEL)
@@ -76,7 +76,7 @@ def digest_files(path: Path, needed: Sequence[str], patterns: Sequence[str]) -> 
     return f"sha256:{whole.hexdigest()}"
 
 
-def _matching(path: Path, patterns: Sequence[str]) -> list[Path]:
+def matching(path: Path, patterns: Sequence[str]) -> list[Path]:
     found = {file for pattern in patterns for file in path.glob(pattern) if not file.is_dir()}
     return sorted(found, key=lambda file: os.fsencode(file.name))
 
@@ -111,7 +111,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def _check_shards(path: Path) -> None:
     """A half-copied model would get a fingerprint of its own, and a cold cache that nobody can explain."""
-    for index in _matching(path, ("*.safetensors.index.json",)):
+    for index in matching(path, ("*.safetensors.index.json",)):
         shards = _read_object(index).get("weight_map")
         if not isinstance(shards, dict):
             raise _missing(path, f"{index.name} has no weight_map")

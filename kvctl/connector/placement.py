@@ -93,11 +93,15 @@ class PoolMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         """The id of the run that the chunk at `position` of a chain belongs to."""
         return chain[position - position % self.stripe]
 
-    def owners(self, run: bytes, copies: int) -> list[Node]:
-        """The nodes of a run, first choice first: `copies` of them, or all there are. ValueError for no run id."""
+    def owners(self, run: bytes, copies: int, without: Collection[str] = ()) -> list[Node]:
+        """The nodes of a run, first choice first: `copies` of them, or all there are. ValueError for no run id.
+
+        Nodes named in `without` are passed over, as if the map did not have them.
+        """
         if len(run) != KEY_BYTES:
             raise ValueError(f"a run's id is a chunk key of {KEY_BYTES} bytes")
-        scored = [(-score(run, node), node.name, node) for node in self.nodes if node.weight]
+        there = [node for node in self.nodes if node.weight and node.name not in without]
+        scored = [(-score(run, node), node.name, node) for node in there]
         return [node for _, _, node in sorted(scored)[:copies]]
 
 

@@ -3,10 +3,13 @@
 Store trouble is never raised: a node that is down, refuses, or is left alone by its breaker is a miss for its chunks
 at once, and the next owner is asked where there is one: other copies, then the owners by the previous map while both
 are in force. All waiting ends at the deadline; while other owners are left, one gets only its part of the time.
+
+A node that does not serve a scope (its tenant is suspended there) is not in the map for that scope: its chunks have the
+next owners, until the node is found to serve it again.
 """
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,17 +18,18 @@ from random import random
 from threading import Lock
 from typing import Any, Self, TypeVar
 
-from kvctl.connector.breaker import Policy
+from kvctl.connector.breaker import Health, Policy
 from kvctl.connector.client import LONGEST, Bytes, StoreClient
 from kvctl.connector.failures import StoreError
 from kvctl.connector.forks import restart_in_child
 from kvctl.connector.keys import Identity, KeyLease
 from kvctl.connector.member import LANES, Member
+from kvctl.connector.owners import readers, writers
 from kvctl.connector.placement import Node, PoolMap
 from kvctl.connector.receipt import GetResult, Got
-from kvctl.connector.rounds import Question, ask_in_turn, run_all
+from kvctl.connector.rounds import Question, ask_in_turn, outcome, run_all
 from kvctl.connector.wire import PutStatus
-from kvctl.types.chunks import Ack, Kind, Meta
+from kvctl.types.chunks import Ack, Meta, Scope
 
 T = TypeVar("T")
 Item = tuple[int, Bytes | Sequence[Bytes], Meta]  # position in the chain, plaintext, meta
@@ -118,7 +122,7 @@ class Pool:
             there[position - first] = answer
             return answer
 
-        self._ask(chain, range(first, len(chain)), Question(ask, take), deadline)
+        self._ask(lease.scope, chain, range(first, len(chain)), Question(ask, take), deadline)
         return there
 
     def get_into(
@@ -145,7 +149,7 @@ class Pool:
             results[position] = answer
             return answer.hit
 
-        self._ask(chain, targets, Question(ask, take, sound), deadline)
+        self._ask(lease.scope, chain, targets, Question(ask, take, health), deadline)
         return [results.get(position, GetResult(Got.LOST)) for position, _ in wants]
 
     def put(
@@ -163,12 +167,25 @@ class Pool:
         """
         until = self._until(deadline)
         state = self._state
-        owners = [writers(state.maps[0], chain, position, meta.kind) for position, _, meta in items]
-        said: list[dict[str, PutStatus | None]] = [dict.fromkeys(names) for names in owners]
+        said: list[dict[str, PutStatus | None]] = [{} for _ in items]
+        for _ in range(len(state.members)):
+            left_out = refusing(state, lease.scope)
+            self._put_round(state, left_out, lease, chain, items, ack, until, said)
+            if refusing(state, lease.scope) <= left_out:
+                break
+        return [PutResult(tuple(statuses.items())) for statuses in said]
+
+    def _put_round(
+        self, state: "State", left_out: frozenset[str], lease: KeyLease, chain: Sequence[bytes], items: Sequence[Item],
+        ack: Ack, until: float, said: Sequence[dict[str, PutStatus | None]],
+    ) -> None:  # fmt: skip
+        """Send each chunk to those of its owners that were not asked yet."""
         asked: defaultdict[str, list[int]] = defaultdict(list)
-        for at, names in enumerate(owners):
-            for name in names:
-                asked[name].append(at)
+        for at, (position, _, meta) in enumerate(items):
+            for name in writers(state.maps[0], chain, position, meta.kind, left_out):
+                if name not in said[at]:
+                    said[at][name] = None
+                    asked[name].append(at)
 
         def store(member: Member, lane: Sequence[int]) -> None:
             for at in lane:
@@ -183,7 +200,6 @@ class Pool:
             for lane in range(min(LANES, len(mine)))
         ]
         run_all(work, until)
-        return [PutResult(tuple(statuses.items())) for statuses in said]
 
     def touch(self, lease: KeyLease, chain: Sequence[bytes], deadline: float | None = None) -> None:
         """Mark all chunks of a chain as just used, on every node that may have them."""
@@ -192,14 +208,61 @@ class Pool:
             client.touch(lease, [chain[position] for position in positions], until)
             return [False] * len(positions)  # go on to the other copies
 
-        self._ask(chain, range(len(chain)), Question(ask, lambda _, answer: answer), deadline)
+        self._ask(lease.scope, chain, range(len(chain)), Question(ask, lambda _, answer: answer), deadline)
+
+    def lineage(
+        self, lease: KeyLease, subject: bytes, chain: Sequence[bytes], positions: Sequence[int],
+        deadline: float | None = None,
+    ) -> int:  # fmt: skip
+        """Have every node that may have these chunks note that a subject uses them.
+
+        How many chunks there are of which some such node did not answer.
+        """
+        answered: Counter[int] = Counter()
+
+        def ask(positions: Sequence[int], until: float, client: StoreClient) -> list[bool]:
+            if client.lineage(lease, subject, [chain[position] for position in positions], until) is not None:
+                answered.update(positions)
+            return [False] * len(positions)  # go on to the other copies
+
+        self._ask(lease.scope, chain, positions, Question(ask, lambda _, answer: answer), deadline)
+        state = self._state
+        owners = readers(state.maps, chain, positions, refusing(state, lease.scope))
+        return sum(answered[position] < len(names) for position, names in owners.items())
+
+    def warm(self, lease: KeyLease, deadline: float | None = None, room: int = 0) -> dict[str, str]:
+        """Have every node's client ready for a scope and chunks of `room` bytes; node -> "", or what went wrong."""
+        return self._warm(lease, self._state.members.values(), deadline, room)
+
+    def warm_again(self, lease: KeyLease, deadline: float | None = None) -> dict[str, str]:
+        """`warm`, of those nodes alone that refused the scope and are to be asked again now."""
+        due = [member for member in self._state.members.values() if member.client.unserved.due(lease.scope)]
+        return self._warm(lease, due, deadline, 0)
+
+    def _warm(self, lease: KeyLease, members: Iterable[Member], deadline: float | None, room: int) -> dict[str, str]:
+        until = self._until(deadline)
+        begun = [(member, member.start(lambda client: client.warm(lease, until, room))) for member in members]
+        said = {}
+        for member, future in begun:
+            try:
+                outcome(future, until)
+                said[member.node.name] = ""
+            except StoreError as error:
+                said[member.node.name] = str(error)
+        return said
+
+    def refused_by(self, scope: Scope) -> frozenset[str]:
+        """Nodes that have no part in the scope's placement now, because they do not serve it."""
+        return refusing(self._state, scope)
 
     def stat(self) -> dict[str, dict[str, Any]]:
-        """By node: its breaker's state, its last refusal in words ("": none yet) and its client's counters."""
+        """By node: its breaker's state, its last refusal in words ("": none yet), how many scopes it does not serve,
+        and its client's counters."""
         return {
             name: {
                 "breaker": str(member.state),
                 "refused": str(member.refused or ""),
+                "unserved": len(member.client.unserved),
                 **member.client.counters.snapshot(),
             }
             for name, member in self._state.members.items()
@@ -248,42 +311,28 @@ class Pool:
         return made
 
     def _ask(
-        self, chain: Sequence[bytes], positions: Iterable[int], question: Question[T], deadline: float | None
-    ) -> None:
-        state = self._state
-        ask_in_turn(question, readers(state.maps, chain, positions), state.members, self._until(deadline))
+        self, scope: Scope, chain: Sequence[bytes], positions: Iterable[int], question: Question[T],
+        deadline: float | None,
+    ) -> None:  # fmt: skip
+        state, until = self._state, self._until(deadline)
+        for _ in range(len(state.members)):
+            left_out = refusing(state, scope)
+            positions = ask_in_turn(question, readers(state.maps, chain, positions, left_out), state.members, until)
+            if refusing(state, scope) <= left_out:  # else what those own has other owners now
+                return
 
 
-def writers(pool_map: PoolMap, chain: Sequence[bytes], position: int, kind: Kind) -> list[str]:
-    return [node.name for node in pool_map.owners(pool_map.run(chain, position), pool_map.copies.of(kind))]
+def refusing(state: State, scope: Scope) -> frozenset[str]:
+    """Nodes that do not serve a scope."""
+    return frozenset(name for name, member in state.members.items() if scope in member.client.unserved)
 
 
-def readers(maps: Sequence[PoolMap], chain: Sequence[bytes], positions: Iterable[int]) -> dict[int, list[str]]:
-    """Position -> the nodes that may have the chunk, in the order in which to ask them."""
-    runs: dict[tuple[bytes, ...], list[str]] = {}
-    owners = {}
-    for position in positions:
-        run = tuple(pool_map.run(chain, position) for pool_map in maps)
-        if run not in runs:
-            runs[run] = candidates(maps, run)
-        owners[position] = runs[run]
-    return owners
-
-
-def candidates(maps: Sequence[PoolMap], runs: Sequence[bytes]) -> list[str]:
-    """Owners by each map, the newest first. A reader does not know a chunk's kind: as many as any kind has copies."""
-    found = [
-        node.name
-        for pool_map, run in zip(maps, runs, strict=True)
-        for node in pool_map.owners(run, pool_map.copies.most)
-    ]
-    return list(dict.fromkeys(found))
-
-
-def sound(results: Sequence[GetResult]) -> bool:
-    """Whether a store that gave these is well: nothing broke off or came too late, and not all of it was damaged."""
+def health(results: Sequence[GetResult]) -> Health:
+    """How a store is that gave these: well when nothing broke off or came too late, and not all of it was damaged."""
     found = {result.status for result in results}
-    return not found & {Got.LOST, Got.LATE} and (Got.HIT in found or Got.CORRUPT not in found)
+    if Got.LOST in found or (Got.CORRUPT in found and Got.HIT not in found):
+        return Health.ILL
+    return Health.SLOW if Got.LATE in found else Health.WELL
 
 
 def put_one(

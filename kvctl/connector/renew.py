@@ -4,44 +4,29 @@ A thread asks every five minutes. While the controller is away, the files stay a
 it refuses (a suspended tenant, a connector that is not registered any more), or a lease is over, the file is removed.
 """
 
-import http.client
-import json
 import logging
 import os
-import socket
-import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
+from kvctl.connector.controllerhttp import ControllerAddress, ask, silent
 from kvctl.connector.keys import KeyLease, LeaseFile, RootKey, load_lease, write_lease
 from kvctl.types.chunks import Scope
-from kvctl.types.errors import ExitCode, KvctlError, RefusedError, UnreachableError, UsageError
+from kvctl.types.errors import KvctlError, RefusedError, UsageError
+
+__all__ = ["ControllerAddress", "Renewer", "Wanted", "fetch", "refuses", "remove"]
 
 PERIOD = 300.0  # seconds between renewals
 RETRY = 15.0  # after the controller did not answer
-SECONDS = 20.0  # for one answer
-MAX_ANSWER = 64 << 10
 PATH = "/v1/lease/issue"
 # Refusals that take a lease away at once: by the tenant's state or keys, by the connector's registration or its role.
 ENDS = ("KV-TEN-", "KV-API-001", "KV-API-010")
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerAddress:
-    """`unix:/PATH` or `https://HOST:PORT`; over https this connector's certificate, its key and the site's CA."""
-
-    endpoint: str
-    certificate: Path | None = None
-    key: Path | None = None
-    ca: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,100 +39,34 @@ class Wanted:
 
 
 def fetch(address: ControllerAddress, tenant: str, domain: str, holder: bytes) -> KeyLease:
-    """A new lease for the connector with the public key `holder`.
-
-    UnreachableError KV-CONN-050 when there is no answer, or none of a controller; what the controller answered, with
-    its code, as RefusedError when it refused and as KvctlError otherwise; UsageError KV-CONN-051 for an address that
-    is none.
-    """
+    """A new lease for the connector with the public key `holder`. Errors as in `controllerhttp.ask`."""
     asked = {"tenant": tenant, "domain": domain, "holder": holder.hex(), "operations": []}
-    status, data = _post(address, json.dumps(asked))
-    if status != http.client.OK:
-        raise _refusal(address, status, data)
+    data = ask(address, "POST", PATH, asked)
     try:
         held = msgspec.json.decode(data, type=LeaseFile)
         scope = Scope(held.tenant, held.domain, bytes.fromhex(held.epoch))
         lease = KeyLease(RootKey(scope, held.root_key), held.capability, held.expires_at)
     except (msgspec.DecodeError, ValueError) as error:
-        raise _silent(address, f"its answer is no lease: {error}") from None
+        raise silent(address, f"its answer is no lease: {error}") from None
     if (scope.tenant, scope.domain) != (tenant, domain):
-        raise _silent(address, "its answer is the lease of another scope")
+        raise silent(address, "its answer is the lease of another scope")
     return lease
 
 
-def _post(address: ControllerAddress, body: str) -> tuple[int, bytes]:
-    connection = _connection(address)
-    try:
-        connection.request("POST", PATH, body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        data = response.read(MAX_ANSWER + 1)
-    except (OSError, http.client.HTTPException) as error:
-        raise _silent(address, str(error) or repr(error)) from error
-    finally:
-        connection.close()
-    if len(data) > MAX_ANSWER:
-        raise _silent(address, "its answer is too long for a lease")
-    return response.status, data
-
-
-class _Unix(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("kvctld", timeout=SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(SECONDS)
-        self.sock.connect(self._path)
-
-
-def _connection(address: ControllerAddress) -> http.client.HTTPConnection:
-    if address.endpoint.startswith("unix:/"):
-        return _Unix(address.endpoint[5:])
-    url = urlsplit(address.endpoint)
-    if url.scheme != "https" or not url.hostname or not (address.certificate and address.key and address.ca):
-        raise _no_address(address, "it is unix:/PATH, or https://HOST:PORT with a certificate, its key and a CA")
-    try:
-        context = ssl.create_default_context(cafile=address.ca)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_cert_chain(address.certificate, address.key)
-    except OSError as error:
-        raise _no_address(address, f"its certificate cannot be used: {error}") from error
-    return http.client.HTTPSConnection(url.hostname, url.port or 443, timeout=SECONDS, context=context)
-
-
-def _no_address(address: ControllerAddress, why: str) -> UsageError:
-    return UsageError("KV-CONN-051", f"{address.endpoint!r} is no way to the controller", why=why)
-
-
-def _silent(address: ControllerAddress, why: str) -> UnreachableError:
-    return UnreachableError(
-        "KV-CONN-050", "the controller does not give a lease", where=address.endpoint, why=why,
-        fix="leases that are there serve until their end; is kvctld running?",
-    )  # fmt: skip
-
-
-def _refusal(address: ControllerAddress, status: int, data: bytes) -> KvctlError:
-    """What a controller answered. Anything else in its place, as a proxy's page, is no answer: it removes nothing."""
-    try:
-        said: Any = json.loads(data)
-        code, what = str(said["code"]), str(said["what"])
-        known = said["exit_code"]
-    except (ValueError, KeyError, TypeError):
-        return _silent(address, f"status {status}")
-    kind = RefusedError if known == ExitCode.REFUSED else KvctlError
-    return kind(code, what, where=address.endpoint, why=str(said.get("why", "")), fix=str(said.get("fix", "")))
+def refuses(error: KvctlError) -> bool:
+    """Whether the controller takes a lease away with this, and does not only fail to renew it."""
+    return isinstance(error, RefusedError) and error.code.startswith(ENDS)
 
 
 class Renewer:
     """Keeps the files of `wanted` fresh from `start` until `stop`. `get` fetches one lease, by tenant and domain."""
 
     def __init__(
-        self, get: Callable[[str, str], KeyLease], wanted: list[Wanted], *, period: float = PERIOD,
+        self, get: Callable[[str, str], KeyLease], wanted: Sequence[Wanted], *, period: float = PERIOD,
         retry: float = RETRY, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._get = get
-        self._wanted = wanted
+        self._wanted = tuple(wanted)
         self._period = period
         self._retry = retry
         self._clock = clock
@@ -156,6 +75,14 @@ class Renewer:
         self.rounds = 0
         self.errors: Mapping[Path, KvctlError] = {}  # of the last round
         self._thread: threading.Thread | None = None
+
+    def want(self, wanted: Sequence[Wanted]) -> None:
+        """Other leases from now on; the files of those that are not wanted any more go at once."""
+        kept = {one.file for one in wanted}
+        for one in self._wanted:
+            if one.file not in kept:
+                remove(one.file)
+        self._wanted = tuple(wanted)
 
     def renew(self) -> dict[Path, KvctlError]:
         """One round; what went wrong, by file."""
@@ -170,7 +97,7 @@ class Renewer:
             lease = self._get(one.tenant, one.domain)
         except KvctlError as error:
             log.warning("lease of %s/%s not renewed: %s: %s", one.tenant, one.domain, error.what, error.why)
-            if isinstance(error, RefusedError) and error.code.startswith(ENDS):
+            if refuses(error):
                 remove(one.file)
             else:
                 self._drop_if_over(one.file)

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
+from kvctl.connector.breaker import Health
 from kvctl.connector.client import StoreClient
 from kvctl.connector.failures import DeadlineExceeded, StoreError
 from kvctl.connector.member import Member
 
 T = TypeVar("T")
-
-
-def always(_: object) -> bool:
-    return True
 
 
 @dataclass(frozen=True)
@@ -26,15 +23,15 @@ class Question(Generic[T]):
 
     ask: Callable[[Sequence[int], float, StoreClient], list[T]]  # positions, deadline, store -> an answer each
     take: Callable[[int, T], bool]  # position, answer -> whether nobody else need be asked
-    sound: Callable[[list[T]], bool] = always  # whether a store that answers so is well
+    judge: Callable[[list[T]], Health] | None = None  # of reading chunks: how a store is that answers so
 
 
 def ask_in_turn(
     question: Question[T], owners: Mapping[int, Sequence[str]], members: Mapping[str, Member], until: float
-) -> None:
+) -> list[int]:
     """Ask each chunk's first owner, all stores at once; for what is not found the second, and so on.
 
-    While further turns are left, a turn gets an equal part of the time that is.
+    While further turns are left, a turn gets an equal part of the time that is. What nobody had is returned.
     """
     waiting = dict(owners)
     turns = max(map(len, owners.values()), default=0)
@@ -48,6 +45,7 @@ def ask_in_turn(
             for position, answer in zip(positions, answers, strict=True):
                 if question.take(position, answer):
                     del waiting[position]
+    return list(waiting)
 
 
 def ask_all(
@@ -59,12 +57,12 @@ def ask_all(
         for name, positions in asked.items()
         if name in members  # a newer map may have dropped it meanwhile
     ]
-    others = [(positions, member.start(call, question.sound)) for member, positions, call in calls[1:]]
+    others = [(positions, member.start(call, question.judge)) for member, positions, call in calls[1:]]
     answers: list[tuple[Sequence[int], list[T]]] = []
     try:
         for member, positions, call in calls[:1]:
             with suppress(StoreError):
-                answers.append((positions, member.ask(call, question.sound)))
+                answers.append((positions, member.ask(call, question.judge)))
         for positions, future in others:
             with suppress(StoreError):
                 answers.append((positions, outcome(future, until)))

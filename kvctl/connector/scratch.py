@@ -21,11 +21,14 @@ class ScratchPool:
 
     def take(self, length: int) -> mmap.mmap:
         """A mapping of at least `length` bytes, for `give`."""
-        size = max(-(-length // STEP), 1) * STEP
+        size = rounded(length)
         with self._lock:
             if self._free[size]:
                 self._kept -= size
                 return self._free[size].pop()
+        return self._mapped(size)
+
+    def _mapped(self, size: int) -> mmap.mmap:
         # Private: a forked child gets its own copy, not a window into the parent's chunks.
         fresh = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(OSError):  # a kernel without huge pages
@@ -38,6 +41,17 @@ class ScratchPool:
             if self._kept + len(scratch) <= self._keep:
                 self._kept += len(scratch)
                 self._free[len(scratch)].append(scratch)
+
+    def fill(self, length: int, count: int) -> None:
+        """Have `count` free mappings for `length` bytes, as far as they would be kept, with their pages in memory."""
+        size = rounded(length)
+        fresh: list[mmap.mmap] = []
+        while len(fresh) < count - len(self._free[size]) and self._kept + (len(fresh) + 1) * size <= self._keep:
+            fresh.append(self._mapped(size))
+        for scratch in fresh:
+            for at in range(0, size, mmap.PAGESIZE):
+                scratch[at] = 0
+            self.give(scratch)
 
     @contextmanager
     def lent(self, length: int) -> Iterator[memoryview]:
@@ -52,3 +66,8 @@ class ScratchPool:
     def kept(self) -> int:
         """Free bytes in the pool."""
         return self._kept
+
+
+def rounded(length: int) -> int:
+    """Bytes of a mapping for `length` bytes."""
+    return max(-(-length // STEP), 1) * STEP

@@ -3,12 +3,15 @@
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from threading import Condition
+from concurrent.futures import Executor, wait
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError, Condition
 
 from kvctl.connector.connection import Connection
 from kvctl.connector.counters import Counters
 from kvctl.connector.failures import DeadlineExceeded, StoreUnavailable
 from kvctl.connector.stream import left
+from kvctl.connector.threads import handed_over
 
 Open = Callable[[str, float], Connection]  # address, deadline
 
@@ -22,7 +25,7 @@ class Sessions:
         self._addresses = itertools.cycle(addresses)
         self._tries = len(addresses)
         self._open = opener
-        self._places = most
+        self._places = self._most = most
         self._connect_timeout = connect_timeout
         self._counters = counters
         self._idle: list[Connection] = []
@@ -66,6 +69,43 @@ class Sessions:
             elif connection is not None:
                 connection.close()
             self._changed.notify()
+
+    def each(self, use: Callable[[Connection], None], threads: Executor, deadline: float) -> None:
+        """Use each connection for which there is a place, those that are not open yet too, one in this thread.
+
+        All are held at one time, or the one used last would be used for every place. Raises what `use` raises.
+        """
+        if not self.reserve(deadline):
+            raise DeadlineExceeded("every connection was at work until the deadline")
+        places = 1
+        while places < self._most and self.reserve(None):
+            places += 1
+        together = Barrier(places)
+        begun = [handed_over(threads, lambda: self._held(use, together, deadline)) for _ in range(places - 1)]
+        for future in begun:
+            if future is None:
+                self.give(None)
+                together.abort()
+        try:
+            self._held(use, together, deadline)
+        finally:
+            wait([future for future in begun if future is not None])
+        for future in begun:
+            if future is not None:
+                future.result()
+
+    def _held(self, use: Callable[[Connection], None], together: Barrier, deadline: float) -> None:
+        connection = None
+        try:
+            connection = self.take(deadline)
+            use(connection)
+            with suppress(BrokenBarrierError):
+                together.wait(max(deadline - time.monotonic(), 0))
+        except BaseException:
+            together.abort()
+            raise
+        finally:
+            self.give(connection)
 
     def close(self) -> None:
         """Close what is idle now, and the rest when it comes back."""

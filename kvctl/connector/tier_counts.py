@@ -30,12 +30,19 @@ METRICS = {
     "kvctl_tier_stored_bytes": Metric("Plaintext bytes of chunks stored."),
     "kvctl_tier_wait_seconds": Metric("Time that requests spent waiting for stores."),
     "kvctl_tier_lost_seconds": Metric("Of that time, spent on requests for which nothing came."),
+    "kvctl_tier_recompute_seconds": Metric("Predicted time to compute the prompts of all requests asked about."),
     "kvctl_tier_saved_seconds": Metric(
         "Predicted recompute of what was loaded; less the wait, what the tier is worth."
+    ),
+    "kvctl_tier_unnoted_chunks": Metric(
+        "Chunks that a user used and whose store could not be told, so that the user's erasure may leave them."
     ),
     "kvctl_tier_defects": Metric("Errors of the tier itself, which the engine's log shows."),
     "kvctl_tier_prefill_tokens_per_second": Metric("Speed of the last prefill that was measured.", gauge=True),
     "kvctl_tier_store_up": Metric("1: the store is asked; 0: its breaker is open.", STORE, gauge=True),
+    "kvctl_tier_store_unserved": Metric(
+        "Scopes that the store refuses to serve, so that it has no part in their placement.", STORE, gauge=True
+    ),
     "kvctl_tier_lease_problems": Metric("Files among the leases that hold none.", gauge=True),
     "kvctl_tier_scratch_bytes": Metric("Memory in use for chunks fetched ahead.", gauge=True),
 }

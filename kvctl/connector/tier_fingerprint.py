@@ -1,6 +1,8 @@
 """The fingerprint of a running engine, from vLLM's configuration objects; reads attributes alone, imports no vLLM."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from kvctl.types.errors import RefusedError, UsageError
 
 # What an engine can change about the values that a model's files compute.
 MODEL_SETTINGS = ("dtype", "quantization", "load_format", "disable_sliding_window", "disable_cascade_attn")
+ADAPTER_SETTINGS = ("lora_dtype",)
 # What makes two caches of one kind differ in a row.
 SPEC_SETTINGS = ("block_size", "num_kv_heads", "head_size", "dtype", "sliding_window", "attention_chunk_size")
 
@@ -35,6 +38,19 @@ def of_engine(
     config = canonical({**held.config, **overrides(vllm.model_config), "engine": settings(vllm)})
     fields = engine_fields(vllm, cache, offload, row_bytes, hash_root)
     return Fingerprint(weights=held.weights, config=config, tokenizer=held.tokenizer, **fields)
+
+
+def of_adapter(base: Fingerprint, digest: str, settings: Mapping[str, str]) -> Fingerprint:
+    """The fingerprint of requests with a LoRA adapter: of its content, and of the engine's settings for adapters."""
+    config = json.loads(base.config)
+    config["engine"] = {**config.get("engine", {}), **settings}
+    return replace(base, lora=digest, config=canonical(config))
+
+
+def adapter_settings(vllm: Any) -> dict[str, str]:
+    """What an engine can change about the values that an adapter computes."""
+    held = getattr(vllm, "lora_config", None)
+    return {name: str(getattr(held, name, None)) for name in ADAPTER_SETTINGS}
 
 
 def directory(model_config: Any, model: Path | None) -> Path:

@@ -20,10 +20,11 @@ class Miss(StrEnum):
     SALT = "salt"  # the handle is of another cache_salt
     NO_LEASE = "no-lease"
     LEASE_OVER = "lease-over"
-    LORA = "lora"
+    LORA = "lora"  # nobody can say what the engine read of the adapter
     ROLE = "role"
     ABSENT = "absent"  # no store has it
     UNREACHABLE = "unreachable"  # nor could every store be asked
+    UNSERVED = "unserved"  # no store serves the tenant
     LATE = "late"  # no store said in time whether it has it
     SLOWER = "slower"  # reading it takes longer than computing it
     FAILED = "failed"  # it was there, and did not come, or did not open
@@ -35,11 +36,14 @@ BY_FAULT = {Fault.MALFORMED: Miss.MALFORMED, Fault.FORGED: Miss.FORGED, Fault.EX
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """What a request says about itself. `handle` is what stands in kv_transfer_params: anything at all."""
+    """What a request says about itself. `handle` is what stands in kv_transfer_params: anything at all.
+
+    `adapter`: where the files of its LoRA adapter are, as the engine was told; None: the base model alone.
+    """
 
     handle: object
     salt: str | None  # cache_salt
-    lora: bool = False
+    adapter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,6 @@ class Grant:
 
 def admit(bearer: Bearer, leases: Leases, gateways: Sequence[bytes], *, alone: bool, now: float) -> Grant | Miss:
     """`alone`: the engine has one tenant and no gateway. `now` in Unix seconds."""
-    if bearer.lora:
-        # The engine names an adapter, not its content: under one name another's KV could be stored.
-        return Miss.LORA
     if alone:
         return _admit_single(bearer, leases, now)
     if bearer.handle is None:

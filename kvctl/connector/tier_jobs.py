@@ -3,12 +3,15 @@
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from threading import Barrier, BrokenBarrierError
 
 from kvctl.connector.threads import handed_over
 
 log = logging.getLogger(__name__)
+MEET = 1.0  # seconds for all threads to have started
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,22 @@ class Jobs:
     """A group of threads and the results of what they did. `start` and `finished` are for one thread."""
 
     def __init__(self, threads: int, name: str, defect: Callable[[], None]) -> None:
+        self._count = threads
         self._threads = ThreadPoolExecutor(threads, name)
         self._defect = defect
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._under_way: set[Future[None]] = set()
+
+    def ready(self) -> None:
+        """Start the threads, so that the first piece of work does not wait for one."""
+        together = Barrier(self._count)
+        for _ in range(self._count):
+            self.run(lambda: self._meet(together))
+
+    @staticmethod
+    def _meet(together: Barrier) -> None:
+        with suppress(BrokenBarrierError):  # the system gives no further thread: those that are there do
+            together.wait(MEET)
 
     def run(self, work: Callable[[], None]) -> bool:
         """Begin work that reports nothing; whether a thread will do it."""

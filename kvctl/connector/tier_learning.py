@@ -1,9 +1,13 @@
 """What an engine learns about itself and its stores while it runs: what to load, and how long to wait for it."""
 
 import time
+from collections.abc import Callable
 from threading import Lock
 
 from kvctl.sizing.break_even import Decision, Gate, LoadEstimator, RecomputeEstimator
+
+PROBE = 15.0  # seconds after which a load that looks too slow is tried all the same
+FASTER = 4.0  # times faster than predicted: what was seen before was another state of the store
 
 
 class Learning:
@@ -13,7 +17,9 @@ class Learning:
     until some were measured.
     """
 
-    def __init__(self, alpha: float, share: float, assumed: float) -> None:
+    def __init__(self, alpha: float, share: float, assumed: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._probed = float("-inf")  # when a load was last let through or measured
         self._lock = Lock()
         self._recompute = RecomputeEstimator()
         self._load = LoadEstimator()
@@ -31,6 +37,10 @@ class Learning:
 
     def loaded(self, size: int, seconds: float) -> None:
         with self._lock:
+            self._probed = self._clock()
+            expected = self._load.predict(size)
+            if expected is not None and seconds * FASTER < expected:
+                self._load = LoadEstimator()
             self._load.observe(size, seconds)
 
     def recompute(self, tokens: int) -> float:
@@ -52,9 +62,9 @@ class Learning:
         saves = self.between(first, last)
         with self._lock:
             known = self._recompute.predict(last) is not None
-            return self._gate.decide(self._load.predict(size), saves if known else None)
-
-
-def now() -> float:
-    """The clock of every time in the tier but a handle's."""
-    return time.monotonic()
+            decision = self._gate.decide(self._load.predict(size), saves if known else None)
+            if not decision.load and self._clock() - self._probed >= PROBE:
+                decision = Decision(True, "probe")  # nothing else would show that the store is fast again
+            if decision.load:
+                self._probed = self._clock()
+            return decision

@@ -46,6 +46,12 @@ class Leases:
         return seen.lease if seen else None
 
     @property
+    def held(self) -> list[KeyLease]:
+        """Every lease at hand, over or not."""
+        single = self.single
+        return [*self._by_scope.values()] if single is None else [single, *self._by_scope.values()]
+
+    @property
     def problems(self) -> dict[str, str]:
         """File -> why it holds no lease."""
         return {str(path): seen.why for path, seen in self._files.items() if seen.lease is None}

@@ -41,6 +41,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     model: Path | None = None  # the model's directory, where the engine was given another name for it
     weights: str | None = None  # sha256: or revision: of its weights; none: they are read and digested
     tokenizer: str | None = None
+    fingerprints: Path | None = None  # directory in which the engine's fingerprints are kept, for `kvctl fingerprint`
     deadline_ms: int = 250  # for the question which chunks are there
     store_deadline_ms: int = 10_000  # for storing what one step gave
     lease_ms: int = 10_000  # protection from eviction for chunks that are about to be loaded

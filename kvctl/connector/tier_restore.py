@@ -178,9 +178,11 @@ class Restore:
     def _whole(self) -> bool:
         """Whether all chunks of the prompt are there."""
         assert self.found is not None
-        return all(
-            sum(there) >= self.tokens // self.shape.tokens[group] and all(there) for group, there in self.found.items()
-        )
+        return all(len(there) >= self._chunks(group) and all(there) for group, there in self.found.items())
+
+    def _chunks(self, group: int) -> int:
+        """Chunks of the prompt that the engine has a name for: the last may want a token more than the chunk has."""
+        return min(self.tokens // self.shape.tokens[group], len(self.hashes) // self.shape.hashes[group])
 
     def _there(self, spot: Spot) -> bool:
         there = (self.found or {}).get(spot.group, [])

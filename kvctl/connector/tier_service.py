@@ -12,15 +12,18 @@ from threading import Event, Thread
 from kvctl.connector.breaker import State
 from kvctl.connector.keys import Identity
 from kvctl.connector.pool import Pool
+from kvctl.connector.tier_adapters import Adapters
 from kvctl.connector.tier_counts import Counts, Key
 from kvctl.connector.tier_grants import Bearer, Grant, Miss, admit
 from kvctl.connector.tier_jobs import Done, Jobs
 from kvctl.connector.tier_learning import Learning
 from kvctl.connector.tier_leases import Leases
+from kvctl.connector.tier_lineage import Lineage
 from kvctl.connector.tier_load import Loader, Residents
 from kvctl.connector.tier_options import Options
 from kvctl.connector.tier_restore import Answer, Chunk, Limits, Restore, Shape, Spot
 from kvctl.connector.tier_store import Storer
+from kvctl.connector.tier_warm import Warmer
 from kvctl.types.errors import KvctlError
 
 log = logging.getLogger(__name__)
@@ -29,11 +32,12 @@ ASKERS = 2  # threads that ask which chunks are there
 
 
 class Tier:
-    """`rows`: how many chunks the host tier holds."""
+    """`rows`: how many chunks the host tier holds. Without `adapters`, requests with one are not served."""
 
-    def __init__(self, options: Options, shape: Shape, rows: int) -> None:
+    def __init__(self, options: Options, shape: Shape, rows: int, adapters: Adapters | None = None) -> None:
         self._options = options
         self._shape = shape
+        self._adapters = adapters
         self.counts = Counts()
         self.learning = Learning(options.alpha, options.max_wait_share, options.assumed_tokens_per_second)
         self._limits = Limits(options.deadline_ms / 1000, self.learning)
@@ -43,7 +47,9 @@ class Tier:
         )
         self._residents = Residents(rows)
         self._loader = Loader(self._pool, self.learning, self.counts, self._residents, options.prefetch_bytes)
-        self._storer = Storer(self._pool, self.learning, self.counts, options.store_deadline_ms / 1000)
+        self._lineage = Lineage(self._pool, self.counts)
+        self._storer = Storer(self._pool, self._lineage, self.learning, self.counts, options.store_deadline_ms / 1000)
+        self._warmer = Warmer(self._pool, lambda: self._leases.held, shape.row)
         self._asks = Jobs(ASKERS, "kvctl-ask", self._defect)
         self._loads = Jobs(options.workers, "kvctl-load", self._defect)
         self._stores = Jobs(max(options.workers // 2, 1), "kvctl-store", self._defect)
@@ -52,11 +58,21 @@ class Tier:
         self._storing: dict[int, int] = {}  # job -> rows that it holds
         self._most_storing = max(int(rows * options.store_share), 1)
         self._stop = Event()
-        self._watch = Thread(target=self._refresh, name="kvctl-watch", daemon=True)
+        # In a thread of their own, what waits for stores: a hung one keeps no lease that was taken away in use.
+        self._watches = [
+            Thread(target=self._follow, args=(follow,), name=name, daemon=True)
+            for name, *follow in (
+                ("kvctl-watch", self._leases.refresh, self._follow_map),
+                ("kvctl-warm", self._warmer.step, self._lineage.retry),
+            )
+        ]
 
     def start(self) -> None:
-        """Begin to follow the leases and the pool map."""
-        self._watch.start()
+        """Begin to follow the leases and the pool map, and to keep connections ready."""
+        for jobs in (self._asks, self._loads):
+            jobs.ready()
+        for watch in self._watches:
+            watch.start()
 
     def announce(self, name: str, tokens: int, hashes: Sequence[bytes], bearer: Bearer) -> None:
         """A request has come in; its chunks are asked for while it waits in the engine's queue."""
@@ -96,6 +112,8 @@ class Tier:
 
         def work() -> Done:
             grant = self._grant(restore)
+            if not isinstance(grant, Miss) and not self._adapter_is(restore):
+                grant = Miss.LORA
             if isinstance(grant, Miss):
                 self.counts.add("kvctl_tier_unstored_chunks", len(chunks), grant)
                 return Done(number, False)
@@ -156,16 +174,23 @@ class Tier:
             restore.missed.add(restore.closed)
         self.counts.add("kvctl_tier_wait_seconds", restore.lost)
         self.counts.add("kvctl_tier_lost_seconds", restore.lost)
+        self.counts.add("kvctl_tier_recompute_seconds", self.learning.recompute(restore.tokens))
         for why in restore.missed:
             self.counts.add("kvctl_tier_misses", 1, why)
         self._asks.run(lambda: self._loader.forget(restore))
+        if restore.grant is not None and restore.matched:
+            self._stores.run(lambda: self._note(restore))
+
+    def _note(self, restore: Restore) -> None:
+        for group, tokens in self._shape.tokens.items():
+            self._lineage.used(restore, group, range(restore.matched // tokens))
 
     def stats(self) -> tuple[Mapping[Key, float], Mapping[Key, float]]:
         """What was counted since last time, and the gauges."""
-        gauges: dict[Key, float] = {
-            ("kvctl_tier_store_up", (name,)): float(told["breaker"] != State.OPEN)
-            for name, told in self._pool.stat().items()
-        }
+        gauges: dict[Key, float] = {}
+        for name, told in self._pool.stat().items():
+            gauges["kvctl_tier_store_up", (name,)] = float(told["breaker"] != State.OPEN)
+            gauges["kvctl_tier_store_unserved", (name,)] = told["unserved"]
         gauges["kvctl_tier_lease_problems", ()] = len(self._leases.problems)
         gauges["kvctl_tier_scratch_bytes", ()] = self._loader.held
         if self.learning.rate is not None:
@@ -183,8 +208,9 @@ class Tier:
         for jobs in (self._asks, self._loads, self._stores):
             jobs.close()
         self._pool.close()
-        if self._watch.is_alive():
-            self._watch.join(REFRESH)
+        for watch in self._watches:
+            if watch.is_alive():
+                watch.join(REFRESH)
 
     def _ask(self, restore: Restore) -> None:
         if not self._asks.run(lambda: self._question(restore)):
@@ -213,9 +239,12 @@ class Tier:
             group: self._pool.has(grant.lease, restore.chain(group), 0, self._options.lease_ms, deadline)
             for group in self._shape.tokens
         }
-        states = {told["breaker"] for told in self._pool.stat().values()}
+        breakers = {name: told["breaker"] for name, told in self._pool.stat().items()}
+        states = set(breakers.values())
         well = states == {State.CLOSED} and trouble(self._pool) == before
         restore.absence = Miss.ABSENT if well else Miss.UNREACHABLE
+        if len(self._pool.refused_by(grant.lease.scope)) == len(breakers):
+            restore.absence = Miss.UNSERVED
         restore.reachable = states != {State.OPEN}
         restore.put_found(found)
 
@@ -225,16 +254,30 @@ class Tier:
             found = admit(restore.bearer, self._leases, self._options.trusted, alone=alone, now=time.time())
             if isinstance(found, Miss):
                 return found
+            shape = self._shape_of(restore.bearer)
+            if shape is None:
+                return Miss.LORA
+            restore.shape = shape
             restore.grant = found
         return restore.grant
+
+    def _shape_of(self, bearer: Bearer) -> Shape | None:
+        if bearer.adapter is None:
+            return self._shape
+        return None if self._adapters is None else self._adapters.shape(bearer.adapter)
+
+    def _adapter_is(self, restore: Restore) -> bool:
+        """Whether a request's adapter is still what its chunks are named by, now that they were computed."""
+        return restore.bearer.adapter is None or self._shape_of(restore.bearer) == restore.shape
 
     def _defect(self) -> None:
         self.counts.add("kvctl_tier_defects")
 
-    def _refresh(self) -> None:
-        while not self._stop.wait(REFRESH):
-            for follow in (self._leases.refresh, self._follow_map):
-                self._tried(follow)
+    def _follow(self, steps: Sequence[Callable[[], None]]) -> None:
+        while not self._stop.is_set():
+            for step in steps:
+                self._tried(step)
+            self._stop.wait(REFRESH)
 
     def _tried(self, follow: Callable[[], None]) -> None:
         try:

@@ -10,6 +10,7 @@ from kvctl.connector.tier_counts import Counts
 from kvctl.connector.tier_grants import Grant
 from kvctl.connector.tier_jobs import Done
 from kvctl.connector.tier_learning import Learning
+from kvctl.connector.tier_lineage import Lineage
 from kvctl.connector.tier_restore import Chunk, Restore
 from kvctl.types.chunks import MODEL_BYTES, Ack, Meta
 
@@ -17,8 +18,9 @@ from kvctl.types.chunks import MODEL_BYTES, Ack, Meta
 class Storer:
     """Thread-safe. `within`: seconds for one job, from when it was given, so that a hung store holds rows no longer."""
 
-    def __init__(self, pool: Pool, learning: Learning, counts: Counts, within: float) -> None:
+    def __init__(self, pool: Pool, lineage: Lineage, learning: Learning, counts: Counts, within: float) -> None:
         self._pool = pool
+        self._lineage = lineage
         self._learning = learning
         self._counts = counts
         self._within = within
@@ -49,6 +51,7 @@ class Storer:
         self._counts.add("kvctl_tier_stored_chunks", stored)
         self._counts.add("kvctl_tier_stored_bytes", stored * restore.shape.row)
         self._counts.add("kvctl_tier_unstored_chunks", len(new) - stored, "refused")
+        self._lineage.used(restore, group, [chunk.spot.position for chunk in run if there[chunk.spot.position - first]])
         return len(run) - len(new) + stored
 
     def _meta(self, restore: Restore, grant: Grant, chunk: Chunk) -> Meta:

@@ -12,37 +12,37 @@ engine, so none leaves a method: it is logged, counted, and a miss.
 """
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any, ClassVar, TypeVar
-
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole  # type: ignore[import-not-found]
-from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (  # type: ignore[import-not-found]
-    OffloadingConnectorStats,
-)
-from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import (  # type: ignore[import-not-found]
-    OffloadingConnector,
-)
-from vllm.logger import init_logger  # type: ignore[import-not-found]
-from vllm.utils.hashing import get_hash_fn_by_name  # type: ignore[import-not-found]
-from vllm.v1.kv_offload.base import (  # type: ignore[import-not-found]
-    LookupResult,
-    Medium,
-    OffloadingCounterMetadata,
-    OffloadingGaugeMetadata,
-    RequestOffloadingContext,
-    get_offload_group_idx,
-)
-from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager  # type: ignore[import-not-found]
 
 from kvctl.connector.engine import check_engine
 from kvctl.connector.fingerprint import Fingerprint
 from kvctl.connector.handle import PARAMETER
+from kvctl.connector.tier_adapters import Adapters
 from kvctl.connector.tier_counts import METRICS
-from kvctl.connector.tier_fingerprint import of_engine
+from kvctl.connector.tier_fingerprint import adapter_settings, of_engine
 from kvctl.connector.tier_grants import Bearer
 from kvctl.connector.tier_jobs import Done
 from kvctl.connector.tier_options import Options, check_policy, read_options
+from kvctl.connector.tier_prints import tell
 from kvctl.connector.tier_restore import Answer, Chunk, Shape, Spot
+from kvctl.connector.tier_seam import (
+    JobResult,
+    KVConnectorRole,
+    LookupResult,
+    Medium,
+    OffloadingConnector,
+    OffloadingConnectorStats,
+    OffloadingCounterMetadata,
+    OffloadingGaugeMetadata,
+    RequestOffloadingContext,
+    SecondaryTierManager,
+    get_hash_fn_by_name,
+    get_offload_group_idx,
+    init_logger,
+)
 from kvctl.connector.tier_service import Tier
 from kvctl.types.errors import RefusedError
 
@@ -129,9 +129,11 @@ class KvctlTier(SecondaryTierManager):  # type: ignore[misc]
         self._rows = primary_kv_view.cast("B")
         self._row = self.block_size_bytes
         print_ = fingerprint(vllm, cache, offloading_spec.config, self._row, options)
-        log.info("kvctl: fingerprint\n%s", print_.readable())
+        tell(print_, "the model", options.fingerprints)
         self._shape = shape(print_, offloading_spec.config)
-        self._tier = Tier(options, self._shape, primary_kv_view.nbytes // self._row)
+        told = partial(tell, folder=options.fingerprints)
+        adapters = Adapters(print_, self._shape, adapter_settings(vllm), time.time_ns(), told)
+        self._tier = Tier(options, self._shape, primary_kv_view.nbytes // self._row, adapters)
         self._requests: dict[str, Any] = {}  # of vLLM, until their first token
         self._warn_if_small(vllm.model_config.max_model_len, primary_kv_view.nbytes // self._row)
         self._tier.start()
@@ -153,7 +155,8 @@ class KvctlTier(SecondaryTierManager):  # type: ignore[misc]
     def _announce(self, request: Any) -> None:
         given = request.kv_transfer_params
         handle = given.get(PARAMETER) if isinstance(given, dict) else None
-        bearer = Bearer(handle, request.cache_salt, request.lora_request is not None)
+        adapter = request.lora_request
+        bearer = Bearer(handle, request.cache_salt, None if adapter is None else str(adapter.lora_path))
         self._tier.announce(request.request_id, request.num_prompt_tokens, request.block_hashes, bearer)
         self._requests[request.request_id] = request
 

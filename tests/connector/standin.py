@@ -182,6 +182,11 @@ class Session:
         there = sum(key in self.store.chunks for key in keys)
         self.send(Type.TOUCHED, wire.NUMBER.pack(there), frame)
 
+    def lineage(self, frame: Frame, body: bytes, _: bytes) -> None:
+        _, keys = wire.unpack_keys(Type.LINEAGE, body)
+        there = sum(key in self.store.chunks for key in keys)
+        self.send(Type.TOUCHED, wire.NUMBER.pack(there), frame)
+
     def stat(self, frame: Frame, _: bytes, __: bytes) -> None:
         self.send(Type.STATS, json.dumps({"chunks": len(self.store.chunks)}).encode(), frame)
 
@@ -234,6 +239,7 @@ HANDLERS: dict[Type, Callable[[Session, Frame, bytes, bytes], None]] = {
     Type.ATTACH: Session.attach,
     Type.HAS: Session.has,
     Type.TOUCH: Session.touch,
+    Type.LINEAGE: Session.lineage,
     Type.STAT: Session.stat,
     Type.PUT: Session.put,
     Type.GET: Session.get,

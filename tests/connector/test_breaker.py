@@ -53,6 +53,36 @@ def test_late_failures_do_not_keep_it_open_longer() -> None:
     assert breaker.failure(0.9, 0.0).until == breaker.until
 
 
+def unread(breaker: Breaker, at: float = 0.0) -> Breaker:
+    """A question is answered, and the chunks that are read then are no good."""
+    return breaker.success().failure(at, 0.0, read=True)
+
+
+def test_answers_between_them_do_not_hide_that_reading_fails() -> None:
+    breaker = Breaker(POLICY)
+    for state in (State.CLOSED, State.CLOSED, State.OPEN):
+        breaker = unread(breaker)
+        assert breaker.state is state
+    assert breaker.success() == breaker  # of a question from before
+    assert unread(unread(Breaker(POLICY))).success(read=True) == Breaker(POLICY)
+
+
+def test_an_answer_lets_one_read_be_tried_and_its_failure_opens_for_longer() -> None:
+    breaker = Breaker(POLICY)
+    for _ in range(3):
+        breaker = unread(breaker)
+    waits, now = [], 0.0
+    for _ in range(4):
+        waits.append(breaker.until - now)
+        now = breaker.until
+        breaker = breaker.ask(now)[0].success()
+        assert breaker.state is State.CLOSED
+        breaker = breaker.failure(now, 0.0, read=True)
+        assert breaker.state is State.OPEN
+    assert waits == [1, 2, 4, 8]
+    assert breaker.ask(breaker.until)[0].success().success(read=True) == Breaker(POLICY)
+
+
 def test_success_forgets_the_doubling() -> None:
     breaker = opened().ask(1.0)[0].failure(1.0, 0.0).ask(3.0)[0].success()
     assert breaker == Breaker(POLICY)
@@ -62,16 +92,17 @@ def test_success_forgets_the_doubling() -> None:
     st.lists(
         st.tuples(
             st.sampled_from(["ask", "success", "failure", "abandon"]),
+            st.booleans(),
             st.floats(0, 40),
             st.floats(0, 1, exclude_max=True),
         )
     )
 )
 def test_whatever_happens_it_lets_a_request_through_again(
-    steps: list[tuple[str, float, float]],
+    steps: list[tuple[str, bool, float, float]],
 ) -> None:
     breaker, now = Breaker(POLICY), 0.0
-    for step, later, chance in steps:
+    for step, read, later, chance in steps:
         now += later
         asks = breaker.would(now)
         match step:
@@ -79,9 +110,9 @@ def test_whatever_happens_it_lets_a_request_through_again(
                 breaker, allowed = breaker.ask(now)
                 assert allowed is asks
             case "success":
-                breaker = breaker.success()
+                breaker = breaker.success(read=read)
             case "failure":
-                breaker = breaker.failure(now, chance)
+                breaker = breaker.failure(now, chance, read=read)
             case "abandon":
                 breaker = breaker.abandon(now)
         assert breaker.until - now <= POLICY.longest * (1 + POLICY.jitter) + POLICY.probe

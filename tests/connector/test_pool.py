@@ -395,3 +395,110 @@ def test_a_node_of_an_impossible_name_is_a_miss(host: str) -> None:
     with Pool(PoolMap(1, (node,)), Identity.generate()) as pool:
         assert pool.has(LEASE, CHAIN[:1]) == [False]
         assert put(pool, range(1))[0].there == 0
+
+
+REVOKED = {Type.ATTACH: (Refusal.REVOKED, 0)}
+OTHERS = key_lease("globex")
+
+
+def refuse(stores: dict[str, StandIn], pool: Pool) -> str:
+    """One store, which owns chunks, refuses every scope from now on."""
+    name = owner_of(pool, 0)
+    stores[name].faults.refuse = REVOKED
+    return name
+
+
+def test_a_node_that_refuses_the_tenant_has_no_part_in_its_placement(pool: Pool, stores: dict[str, StandIn]) -> None:
+    out = refuse(stores, pool)
+    results = put(pool, range(24))
+    assert [result.there for result in results] == [1] * 24
+    assert not stores[out].chunks
+    assert pool.refused_by(LEASE.scope) == {out}
+    assert pool.has(LEASE, CHAIN) == [True] * 24
+    assert got(pool, range(24)) == [Got.HIT] * 24
+    said = {name: (told["unserved"], told["breaker"]) for name, told in pool.stat().items()}
+    assert said == {name: (int(name == out), "closed") for name in stores}
+
+
+def test_the_question_that_is_refused_first_finds_what_the_others_have(pool: Pool, stores: dict[str, StandIn]) -> None:
+    out = refuse(stores, pool)
+    put(pool, range(24))
+    with Pool(pool.map, Identity.generate()) as reader:
+        assert reader.has(LEASE, CHAIN) == [True] * 24
+        assert reader.refused_by(LEASE.scope) == {out}
+        asked = [kind for kind, _, _ in stores[out].requests].count(Type.ATTACH)
+        assert got(reader, range(24)) == [Got.HIT] * 24
+        assert [kind for kind, _, _ in stores[out].requests].count(Type.ATTACH) == asked
+
+
+def test_common_chunks_have_two_copies_without_a_node_that_refuses(pool: Pool, stores: dict[str, StandIn]) -> None:
+    out = refuse(stores, pool)
+    assert [result.there for result in put(pool, range(8), COMMON)] == [2] * 8
+    assert all(CHAIN[at] in store.chunks for at in range(8) for name, store in stores.items() if name != out)
+
+
+def test_a_node_is_left_out_for_the_scope_it_refused_alone(pool: Pool, stores: dict[str, StandIn]) -> None:
+    out = refuse(stores, pool)
+    put(pool, range(24))
+    stores[out].faults.refuse = {}
+    assert pool.refused_by(OTHERS.scope) == frozenset()
+    items = [(position, plain(position), PRIVATE) for position in owned(pool, out)]
+    assert {result.copies for result in pool.put(OTHERS, CHAIN, items)} == {((out, PutStatus.STORED),)}
+
+
+def test_a_node_that_serves_the_tenant_again_is_asked_again(pool: Pool, stores: dict[str, StandIn]) -> None:
+    out = refuse(stores, pool)
+    assert pool.warm(LEASE)[out].startswith("revoked")
+    assert pool.refused_by(LEASE.scope) == {out}
+    assert pool.warm_again(LEASE) == {}  # not yet
+    stores[out].faults.refuse = {}
+    assert pool.warm(LEASE) == dict.fromkeys(stores, "")
+    assert pool.refused_by(LEASE.scope) == frozenset()
+    put(pool, range(24))
+    assert stores[out].chunks
+
+
+def test_when_every_node_refuses_all_is_a_miss(pool: Pool, stores: dict[str, StandIn]) -> None:
+    for store in stores.values():
+        store.faults.refuse = REVOKED
+    assert pool.has(LEASE, CHAIN) == [False] * 24
+    assert {result.there for result in put(pool, range(24))} == {0}
+    assert pool.refused_by(LEASE.scope) == set(stores)
+
+
+def test_warm_connections_carry_the_first_requests(stores: dict[str, StandIn]) -> None:
+    with Pool(site(stores), Identity.generate(), connections=3) as pool:
+        assert pool.warm(LEASE, room=LENGTH) == dict.fromkeys(stores, "")
+        opened = {name: (store.accepted, len(store.requests)) for name, store in stores.items()}
+        assert opened == dict.fromkeys(stores, (3, 3))  # an ATTACH on each
+        put(pool, range(24))
+        assert got(pool, range(24)) == [Got.HIT] * 24
+        assert {name: store.accepted for name, store in stores.items()} == dict.fromkeys(stores, 3)
+        assert all([kind for kind, _, _ in store.requests].count(Type.ATTACH) == 3 for store in stores.values())
+
+
+def test_a_node_that_is_down_keeps_no_other_from_being_warm(stores: dict[str, StandIn]) -> None:
+    with Pool(site(stores), Identity.generate()) as pool:
+        stores["two"].close()
+        said = pool.warm(LEASE, time.monotonic() + AT_MOST)
+        assert [name for name, why in said.items() if why] == ["two"]
+
+
+SUBJECT = b"a user's name..."
+
+
+def test_whose_chunks_a_user_used_is_noted_where_they_are(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(24))
+    assert pool.lineage(LEASE, SUBJECT, CHAIN, range(24)) == 0
+    for name, store in stores.items():
+        noted = [body for kind, _, body in store.requests if kind is Type.LINEAGE]
+        assert all(CHAIN[at] in b"".join(noted) for at in owned(pool, name))
+        assert all(body.startswith(SUBJECT) for body in noted)
+
+
+def test_chunks_whose_node_cannot_be_told_are_counted(pool: Pool, stores: dict[str, StandIn]) -> None:
+    put(pool, range(24))
+    lost = owner_of(pool, 0)
+    stores[lost].close()
+    may_have = [at for at in range(24) if lost in (owner_of(pool, at), owner_of(pool, at, 1))]
+    assert pool.lineage(LEASE, SUBJECT, CHAIN, range(24)) == len(may_have) >= len(owned(pool, lost))

@@ -2,6 +2,7 @@
 
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import random
@@ -28,6 +29,8 @@ BLOCK = 128  # tokens of a block on CPU: here, of a chunk
 ROW = 6 * 2 * 2 * 64 * 4 * BLOCK  # bytes of a chunk: layers, K and V, heads, values, float32
 START = 240.0  # seconds for an engine to be ready on a busy machine
 HOST = 96 << 20  # bytes of the host tier
+DOMAIN = "user"
+NUMBERS = itertools.count()
 
 
 def engine_home() -> Path:
@@ -63,7 +66,7 @@ class Site:
         self.leases = {name: self._lease(name) for name in ("acme", "globex")}
 
     def _lease(self, tenant: str) -> KeyLease:
-        scope = Scope(tenant, "users", os.urandom(16))
+        scope = Scope(tenant, DOMAIN, os.urandom(16))
         lease = KeyLease(RootKey(scope, os.urandom(32)), self.daemon.token(scope=scope), int(time.time()) + 3600)
         write_lease(self.folder / "leases" / f"{tenant}.json", lease)
         return lease
@@ -117,14 +120,30 @@ def prompt(length: int, name: str = "") -> list[int]:
     return [0, *(chance.randrange(6, 4096) for _ in range(length - 1))]
 
 
+class Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=300)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
 class Engine:
-    def __init__(self, home: Path, model: Path, folder: Path, options: Mapping[str, object]) -> None:
+    """`more`: arguments of `vllm serve` behind the usual ones, in whose place they go. It listens on `socket`."""
+
+    def __init__(
+        self, home: Path, model: Path, folder: Path, options: Mapping[str, object], *more: str, name: str = "engine"
+    ) -> None:
         self._home = home
         self._model = model
-        self._log = folder / "engine.log"
+        self._log = folder / f"{name}.log"
         self._options = options
-        self._port = free_port()
-        self._name = f"kvctl-test-{os.getpid()}-{self._port}"
+        self._more = more
+        self.socket = folder / f"{name}.sock"
+        self._name = f"kvctl-test-{os.getpid()}-{name}-{next(NUMBERS)}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "Engine":
@@ -144,7 +163,7 @@ class Engine:
         }
         command = [
             *(self._home / "bin" / "vllm", "serve", self._model, "--served-model-name", "tiny"),
-            *("--host", "127.0.0.1", "--port", str(self._port), "--max-model-len", "10240", "--dtype", "float32"),
+            *("--uds", str(self.socket), "--max-model-len", "10240", "--dtype", "float32"),
             *(
                 "--shutdown-timeout",
                 "10",
@@ -153,7 +172,9 @@ class Engine:
                 "--no-enable-prefix-caching",
             ),
             *("--prefix-caching-hash-algo", "sha256_cbor", "--kv-transfer-config", json.dumps(transfer)),
+            *self._more,
         ]
+        self.socket.unlink(missing_ok=True)  # of an engine before
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=environment(), stdout=log, stderr=log, start_new_session=True
@@ -192,7 +213,7 @@ class Engine:
         return self._log.read_text(errors="replace")
 
     def _ask(self, method: str, path: str, body: object = None) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=300)
+        connection = Connection(self.socket)
         text = None if body is None else json.dumps(body)
         connection.request(method, path, text, {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -210,36 +231,45 @@ class Engine:
 
     def complete(self, ids: Sequence[int], more: Mapping[str, object], count: int = 8) -> Answered:
         """Greedy tokens for a prompt of token ids, streamed."""
-        body = {
-            "model": "tiny",
-            "prompt": list(ids),
-            "max_tokens": count,
-            "temperature": 0,
-            "ignore_eos": True,
-            "stream": True,
-            "return_token_ids": True,
-            "stream_options": {"include_usage": True},
-            **more,
-        }
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=300)
-        begun = time.monotonic()
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        assert answer.status == 200, answer.read()
-        found = Answered()
-        for line in answer:
-            if line.startswith(b"data: {"):
-                self._take(found, json.loads(line[6:]), begun)
-        return found
+        return streamed(self.socket, completion(ids, count) | more)
 
-    def _take(self, found: Answered, event: dict[str, Any], begun: float) -> None:
-        assert "error" not in event, event
-        for choice in event.get("choices", ()):
-            if choice.get("token_ids") and not found.tokens:
-                found.first = time.monotonic() - begun
-            found.tokens += choice.get("token_ids") or []
-        details = (event.get("usage") or {}).get("prompt_tokens_details") or {}
-        found.cached = details.get("cached_tokens") or found.cached
+
+def completion(ids: Sequence[int], count: int = 8) -> dict[str, object]:
+    return {
+        "model": "tiny",
+        "prompt": list(ids),
+        "max_tokens": count,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+        "return_token_ids": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def streamed(path: Path, body: Mapping[str, object], headers: Mapping[str, str] = {}) -> Answered:
+    """What a completion gave, from an engine or a gateway that listens on a unix socket."""
+    connection = Connection(path)
+    begun = time.monotonic()
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json", **headers})
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    found = Answered()
+    for line in answer:
+        if line.startswith(b"data: {"):
+            take(found, json.loads(line[6:]), begun)
+    connection.close()
+    return found
+
+
+def take(found: Answered, event: dict[str, Any], begun: float) -> None:
+    assert "error" not in event, event
+    for choice in event.get("choices", ()):
+        if choice.get("token_ids") and not found.tokens:
+            found.first = time.monotonic() - begun
+        found.tokens += choice.get("token_ids") or []
+    details = (event.get("usage") or {}).get("prompt_tokens_details") or {}
+    found.cached = details.get("cached_tokens") or found.cached
 
 
 def environment() -> dict[str, str]:

@@ -13,7 +13,7 @@ from kvctl.connector.keys import KeyLease, RootKey, write_lease
 from kvctl.connector.tier_counts import METRICS, Counts
 from kvctl.connector.tier_fingerprint import of_engine
 from kvctl.connector.tier_jobs import Done, Jobs
-from kvctl.connector.tier_learning import Learning
+from kvctl.connector.tier_learning import PROBE, Learning
 from kvctl.connector.tier_leases import Leases
 from kvctl.connector.tier_options import Options
 from kvctl.types.chunks import Scope
@@ -34,6 +34,41 @@ def test_until_a_prefill_was_measured_its_speed_is_assumed():
     learning.prefilled(4000, 2.0)
     assert learning.patience(4000) == pytest.approx(0.5)
     assert learning.rate == 2000
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def slow_store(clock: Clock) -> Learning:
+    """One whose loads take ten times as long as computing."""
+    learning = Learning(1.0, 0.25, 1000, clock)
+    learning.prefilled(4000, 1.0)
+    for _ in range(5):
+        learning.loaded(1 << 20, 10.0)
+    assert not learning.decide(1 << 20, 0, 4000).load
+    return learning
+
+
+def test_a_store_that_looks_too_slow_is_tried_again_after_a_while():
+    clock = Clock()
+    learning = slow_store(clock)
+    clock.now += PROBE
+    assert learning.decide(1 << 20, 0, 4000).load
+    assert not learning.decide(1 << 20, 0, 4000).load  # one request in that time
+    clock.now += PROBE
+    assert learning.decide(1 << 20, 0, 4000).load
+
+
+def test_a_store_that_was_slow_and_is_fast_again_is_used_at_once():
+    learning = slow_store(Clock())
+    learning.loaded(1 << 20, 0.1)
+    for _ in range(4):
+        assert learning.decide(1 << 20, 0, 4000).load
+        learning.loaded(1 << 20, 0.1)
 
 
 @given(st.floats(1e-4, 1e3), st.floats(1e-4, 1e3))

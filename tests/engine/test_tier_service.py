@@ -17,6 +17,7 @@ from kvctl.connector.tier_options import read_options
 from kvctl.connector.tier_restore import Answer, Chunk, Shape, Spot
 from kvctl.connector.tier_service import Tier
 from kvctl.types.chunks import Scope
+from tests.engine.proxy import Proxy
 from tests.store.daemon import Daemon, soon
 
 ROW = 8192
@@ -24,7 +25,8 @@ TOKENS = 128
 CHUNKS = 12
 PROMPT = CHUNKS * TOKENS + 7
 ROWS = 64
-AT_ONCE = 0.05  # seconds: what a call that blocks on a store would exceed by far
+ASSUMED = 100.0  # tokens a second
+AT_ONCE = 0.2  # seconds: what a call that waits for a hung store would exceed
 
 
 class World:
@@ -38,6 +40,7 @@ class World:
         self.daemon.connector.save(folder / "engine.key")
         self.gateway = Identity.generate()
         self.lease = self.lend("acme")
+        self.adapters: Any = None
         self.tiers: list[Tier] = []
 
     def lend(self, tenant: str, lasts: float = 3600) -> KeyLease:
@@ -53,15 +56,18 @@ class World:
             "leases": str(self.folder / "leases"),
             "gateways": [self.gateway.public.hex()],
             "stores": [node],
-            "assumed_tokens_per_second": 1000,
+            "assumed_tokens_per_second": ASSUMED,
+            "deadline_ms": 5000,  # a busy machine is not a slow store
             **changes,
         }
-        made = Tier(read_options(given), Shape(fingerprint, ROW, {0: TOKENS}, {0: 1}), ROWS)
+        made = Tier(read_options(given), Shape(fingerprint, ROW, {0: TOKENS}, {0: 1}), ROWS, self.adapters)
         made.start()
         self.tiers.append(made)
         return Driver(made, self)
 
-    def bearer(self, lease: KeyLease | None = None, *, lasts: float = 600, **more: Any) -> Bearer:
+    def bearer(
+        self, lease: KeyLease | None = None, *, lasts: float = 600, adapter: str | None = None, **more: Any
+    ) -> Bearer:
         lease = lease or self.lease
         salt = cache_salt(lease.key.salt_key, lease.scope.domain)
         scope = lease.scope
@@ -73,7 +79,7 @@ class World:
             expires_at=int(time.time() + lasts),
             **more,
         )
-        return Bearer(sign(handle, self.gateway), salt)
+        return Bearer(sign(handle, self.gateway), salt, adapter)
 
 
 def hashes(name: str = "prompt", count: int = CHUNKS) -> list[bytes]:
@@ -252,7 +258,7 @@ def test_without_the_right_to_it_nothing_is_loaded_or_stored(full: World, reason
         "expired": full.bearer(lasts=-1),
         "salt": Bearer(good.handle, "another"),
         "no-lease": full.bearer(stranger),
-        "lora": Bearer(good.handle, good.salt, lora=True),
+        "lora": Bearer(good.handle, good.salt, "/an/adapter"),
     }
     both = full.tier()
     both.announce("r", bearers[reason])
@@ -319,7 +325,7 @@ def test_waiting_for_another_engine_ends(full: World):
 
 
 def test_a_hung_store_costs_its_share_and_then_nothing(full: World):
-    both = full.tier()
+    both = full.tier(deadline_ms=250)
     assert both.restored("well") == CHUNKS
     both.tier.learning.prefilled(PROMPT, 0.4)
     full.daemon.signal(signal.SIGSTOP)
@@ -350,6 +356,194 @@ def test_chunks_that_vanish_between_question_and_load_fail_for_this_request_alon
     both.finish("r")
     assert both.count("misses", "failed") == 1
     assert both.count("failed_chunks", "lost") == CHUNKS
+
+
+@pytest.fixture
+def proxied(full: World, tmp_path: Path) -> Iterator[tuple["Driver", Proxy]]:
+    """A tier whose store is behind something that can spoil what comes back."""
+    proxy = Proxy(tmp_path / "proxy.sock", Path(full.daemon.unix.removeprefix("unix:")))
+    key = full.daemon.identity.public.hex()
+    yield full.tier(stores=[{"name": "one", "addresses": [proxy.address], "public_key": key}]), proxy
+    proxy.clear()
+    proxy.close()
+
+
+def heals(both: Driver) -> None:
+    until(lambda: both.restored(f"healed {time.monotonic()}") == CHUNKS)
+    assert both.up
+
+
+def test_a_store_whose_chunks_are_damaged_is_left_alone_and_used_again_when_they_are_not(
+    proxied: tuple[Driver, Proxy],
+):
+    both, proxy = proxied
+    assert both.restored("well") == CHUNKS
+    proxy.flips = True
+    asked = 0
+    while both.up:
+        assert asked < 10
+        assert both.restored(f"damaged {asked}") == 0
+        asked += 1
+    assert both.count("failed_chunks", "corrupt") > 0
+    assert both.restored("left alone") == 0
+    assert both.count("misses", "unreachable") == 1
+    proxy.clear()
+    heals(both)
+
+
+def test_chunks_that_break_off_leave_what_came_before_them(proxied: tuple[Driver, Proxy]):
+    both, proxy = proxied
+    both.announce("r")
+    assert both.prefix("r") == CHUNKS
+    proxy.after(3, lambda: setattr(proxy, "flips", True))
+    done = both.load("r", CHUNKS)
+    assert not done.success
+    got = len(done.keys or ())
+    assert got < CHUNKS
+    assert all(both.row(at) == plain(at) for at in range(got))
+    assert all(both.row(at) in (plain(at), bytes(ROW)) for at in range(got, CHUNKS))
+    both.finish("r")
+    assert both.count("misses", "failed") == 1
+
+
+class Contents:
+    """Stands for Adapters: what each path holds now."""
+
+    def __init__(self, **held: bytes) -> None:
+        self.held = held
+
+    def shape(self, path: str) -> Shape | None:
+        found = self.held.get(path)
+        return None if found is None else Shape(found.ljust(32, b"."), ROW, {0: TOKENS}, {0: 1})
+
+
+def test_requests_with_an_adapter_find_what_was_stored_with_its_content(full: World):
+    full.adapters = Contents(tuned=b"content")
+    tuned = full.bearer(adapter="tuned")
+    both = full.tier()
+    assert both.restored("of the model", tuned) == 0
+    both.announce("r", tuned)
+    assert both.store("r").success
+    both.finish("r")
+    assert both.restored("again", tuned) == CHUNKS
+    assert both.restored("plain") == CHUNKS
+    full.adapters.held["tuned"] = b"trained on"
+    assert both.restored("other content", tuned) == 0
+    del full.adapters.held["tuned"]
+    assert both.restored("nobody knows", tuned) == 0
+    assert both.count("misses", "lora") == 1
+
+
+def test_what_was_computed_while_an_adapter_changed_is_not_stored(full: World):
+    full.adapters = Contents(tuned=b"content")
+    both = full.tier()
+    both.announce("r", full.bearer(adapter="tuned"))
+    assert both.prefix("r") == 0
+    full.adapters.held["tuned"] = b"trained on"
+    assert not both.store("r").success
+    assert both.count("unstored_chunks", "lora") == CHUNKS
+
+
+ALICE, BOB = b"alice, a subject", b"bob, another one"
+
+
+def seen(world: World, subject: bytes) -> float:
+    """Chunks of which the store knows that this subject used them too."""
+    boot = world.daemon.admin("GET", "/v1/deltas")[1]["boot"]
+    told = world.daemon.admin("GET", f"/v1/deltas?boot={boot}")[1]
+    return sum(delta["op"] == "seen" and delta["subject"] == subject.hex() for delta in told["deltas"])
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = soon()
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_the_store_is_told_who_used_what_was_stored_for_another(world: World):
+    both = world.tier()
+    both.announce("hers", world.bearer(subject=ALICE))
+    assert both.store("hers").success
+    both.finish("hers")
+    his = world.bearer(subject=BOB)
+    both.announce("his", his)
+    assert both.prefix("his") == CHUNKS
+    assert both.load("his", 5).success
+    both.tier.matched("his", 5 * TOKENS)
+    both.finish("his")
+    until(lambda: seen(world, BOB) == 5)
+    both.announce("computed", his)
+    assert both.store("computed").success  # the same as hers, so it is there
+    until(lambda: seen(world, BOB) == CHUNKS)
+    assert seen(world, ALICE) == 0
+    assert both.count("unnoted_chunks") == 0
+
+
+def test_a_store_that_cannot_be_told_is_told_later(world: World):
+    both = world.tier()
+    both.announce("hers", world.bearer(subject=ALICE))
+    assert both.store("hers").success
+    both.finish("hers")
+    both.announce("his", world.bearer(subject=BOB))
+    assert both.prefix("his") == CHUNKS
+    assert both.load("his", CHUNKS).success
+    both.tier.matched("his", CHUNKS * TOKENS)
+    world.daemon.stop()
+    both.finish("his")
+    until(lambda: len(both.tier._lineage._waiting) == 1)
+    world.daemon.events.clear()
+    world.daemon.start()
+    until(lambda: seen(world, BOB) == CHUNKS)
+
+
+def test_a_store_that_does_not_serve_the_tenant_is_left_out_and_others_hold_its_chunks(world: World, tmp_path: Path):
+    (tmp_path / "abroad" / "mount").mkdir(parents=True)
+    abroad = Daemon(tmp_path / "abroad", module="kvctl.store.main")
+    abroad.connector, abroad.controller = world.daemon.connector, world.daemon.controller
+    abroad.write()
+    abroad.start()
+    tenants = [{"tenant": "acme", "state": "suspended"}]
+    assert abroad.admin("POST", "/v1/tenants", {"version": 1, "tenants": tenants})[0] == 200
+    daemons = {"home": world.daemon, "abroad": abroad}
+    nodes = [
+        {"name": name, "addresses": [daemon.unix], "public_key": daemon.identity.public.hex()}
+        for name, daemon in daemons.items()
+    ]
+    try:
+        both = world.tier(stores=nodes, stripe=1)
+        both.announce("r")
+        assert both.store("r").success
+        assert both.count("stored_chunks") == CHUNKS
+        assert both.tier.stats()[1]["kvctl_tier_store_unserved", ("abroad",)] == 1
+        assert world.tier(stores=nodes, stripe=1).restored("again") == CHUNKS
+        assert abroad.metric('kvstored_tier_chunks{tier="flash"}') == 0
+        assert abroad.admin("POST", "/v1/tenants", {"version": 2, "tenants": []})[0] == 200
+        until(lambda: both.tier.stats()[1]["kvctl_tier_store_unserved", ("abroad",)] == 0)
+    finally:
+        abroad.stop()
+
+
+def test_where_no_store_serves_the_tenant_the_reason_says_so(full: World):
+    tenants = [{"tenant": "acme", "state": "suspended"}]
+    assert full.daemon.admin("POST", "/v1/tenants", {"version": 1, "tenants": tenants})[0] == 200
+    both = full.tier()
+    assert both.restored("r") == 0
+    assert both.count("misses", "unserved") == 1
+
+
+def test_connections_are_ready_before_the_first_request(full: World):
+    both = full.tier(connections=3)
+    until(lambda: both.tier._pool.stat()["one"]["connects"] == 3)
+    assert both.restored("r") == CHUNKS
+    assert both.tier._pool.stat()["one"]["connects"] == 3
+
+
+def test_the_predicted_recompute_of_every_request_is_counted(full: World):
+    both = full.tier()
+    both.restored("one")
+    both.restored("two")
+    assert both.count("recompute_seconds") == pytest.approx(2 * PROMPT / ASSUMED)
 
 
 def test_loads_slower_than_computing_are_not_begun(full: World):
