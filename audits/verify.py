@@ -9,6 +9,7 @@ CHECKPOINT is a signed checkpoint that you kept from an earlier visit, or that a
 
 What is checked:
   - MANIFEST.sha256: every file of the pack is listed and has the SHA-256 that it had when the pack was made;
+    MANIFEST.sig: a given key signed that list;
   - every log: its checkpoint is signed by a given key; entries, tiles, journal and checkpoint give one another;
     the counter of every source has no gap; the log continues every CHECKPOINT that is of it;
   - every NAME.tlog-proof: the bytes of the file NAME are an entry of the log whose checkpoint is in the proof.
@@ -38,6 +39,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 WIDTH = 256
 HASH = 32
 LOG_KEY, WITNESS_KEY = 1, 4
+MANIFEST_LABEL = b"kvctl pack manifest 1\n"
 
 
 class Unsound(Exception):
@@ -561,10 +563,32 @@ def first_difference(one, other):
 # A pack
 
 
-def check_manifest(pack, say):
+def check_signature(pack, keys, say):
+    """A given log's key signed the list: otherwise whoever changed a file could have written the list anew."""
+    name = "MANIFEST.sig"
+    try:
+        line = (pack / name).read_bytes().decode("utf-8")
+        words = line[:-1].split(" ")
+        if len(words) != 3 or words[0] != "\u2014" or line[-1:] != "\n":
+            raise Unsound("is no signature line")
+        raw, text = base64_bytes(words[2]), MANIFEST_LABEL + (pack / "MANIFEST.sha256").read_bytes()
+        known = [one for one in keys if one.kind == LOG_KEY and (one.name, one.identity) == (words[1], raw[:4])]
+        if not any(one.holds(raw[4:], text) for one in known):
+            raise Unsound("no given key signed MANIFEST.sha256 as it is")
+    except OSError as error:
+        say(name, f"cannot be read, so nobody signed the list of files: {error.strerror or error}")
+    except (Unsound, UnicodeDecodeError) as error:
+        say(name, str(error))
+
+
+def check_manifest(pack, keys, say):
     """Every file is listed once and has its SHA-256. How many there are."""
+    if not (pack / "MANIFEST.sha256").is_file():
+        say("MANIFEST.sha256", "is gone: this is a pack without a list of its files")
+        return 0
+    check_signature(pack, keys, say)
     listed = {}
-    for place, line in enumerate((pack / "MANIFEST.sha256").read_text("utf-8").splitlines(), 1):
+    for place, line in enumerate((pack / "MANIFEST.sha256").read_bytes().decode("utf-8", "replace").splitlines(), 1):
         match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
         name = match.group(2)[2:] if match and match.group(2).startswith("./") else match and match.group(2)
         if not match or name in listed or Path(name).is_absolute() or ".." in Path(name).parts:
@@ -573,7 +597,7 @@ def check_manifest(pack, say):
             listed[name] = match.group(1)
     present = {
         path.relative_to(pack).as_posix() for path in pack.rglob("*") if path.is_symlink() or not path.is_dir()
-    } - {"MANIFEST.sha256"}
+    } - {"MANIFEST.sha256", "MANIFEST.sig"}
     for name in sorted(present - set(listed)):
         say(name, "is not in MANIFEST.sha256")
     for name, digest in sorted(listed.items()):
@@ -626,10 +650,10 @@ def check(directory, keys, since, out, counters=True):
         return say
 
     counted = 0
-    pack = (directory / "MANIFEST.sha256").is_file()
+    pack = any((directory / name).is_file() for name in ("MANIFEST.sha256", "MANIFEST.sig"))
     if pack:
         counted += 1
-        out.write("manifest: {} files\n".format(check_manifest(directory, teller(""))))
+        out.write("manifest: {} files\n".format(check_manifest(directory, keys, teller(""))))
     for place in logs_of(directory):
         counted += 1
         prefix = "" if place == directory else place.relative_to(directory).as_posix() + "/"

@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from kvctl.cli.governance import confirmed, connect_controller, show
-from kvctl.cli.options import inventory_option, output_option
+from kvctl.cli.options import controller_option, inventory_option, output_option
 from kvctl.cli.output import note
 from kvctl.cli.told import dry_run_option, tell, yes_option
-from kvctl.types.requests import AccountChange, AccountCreate, Nothing
+from kvctl.types.requests import AccountChange, AccountCreate, AccountTotp, Nothing
 
-ACCOUNTS = ("name", "tenant", "created", "until_at", "disabled", "joined", "roles")
+ACCOUNTS = ("name", "tenant", "created", "until_at", "disabled", "joined", "authenticator", "roles")
 
 
 @click.group("account")
@@ -22,6 +22,7 @@ def command() -> None:
       kvctl account create ann --role operator
       kvctl account create bo --role tenant-admin --tenant acme
       kvctl account change ann --disable
+      kvctl account totp --as ann
     """
 
 
@@ -59,23 +60,51 @@ def list_accounts(inventory: str | None, fmt: str | None) -> None:
 @click.option("--role", "roles", multiple=True, help="Its roles from now on; repeat for more.")
 @click.option("--disable/--enable", "disabled", default=None, help="Shut it, or open it again.")
 @click.option("--new-link", is_flag=True, help="A new link, for a password that was forgotten.")
+@click.option("--reset-totp", is_flag=True, help="Take its authenticator away, for a telephone that was lost.")
 @yes_option
 @dry_run_option
 @inventory_option
 @output_option("table", "json", "yaml")
 def change(
-    name: str, roles: tuple[str, ...], disabled: bool | None, new_link: bool, yes: bool, dry_run: bool,
-    inventory: str | None, fmt: str | None,
+    name: str, roles: tuple[str, ...], disabled: bool | None, new_link: bool, reset_totp: bool, yes: bool,
+    dry_run: bool, inventory: str | None, fmt: str | None,
 ) -> None:  # fmt: skip
     """Other roles, disabled or not, a new link."""
     client, form = connect_controller(inventory=inventory, fmt=fmt)
     if not dry_run:
         confirmed(f"change account {name}?", yes=yes)
-    document = client.call("account.change", AccountChange(name, list(roles) or None, disabled, new_link, dry_run))
+    asked = AccountChange(name, list(roles) or None, disabled, new_link, dry_run, reset_totp)
+    document = client.call("account.change", asked)
     if not tell(document, form):
         note(f"{name}: changed")
         if "link" in document:
             _link(document)
+
+
+@command.command("totp")
+@click.option("--remove", is_flag=True, help="Take the authenticator away again.")
+@dry_run_option
+@inventory_option
+@controller_option
+@output_option("table", "json", "yaml")
+def totp(remove: bool, dry_run: bool, fmt: str | None, **flags: Any) -> None:
+    """Put an authenticator app before your own account: --as NAME says whose it is.
+
+    From then on signing in takes its present code, too. Ten recovery codes are printed once; each works once.
+    """
+    client, form = connect_controller(fmt=fmt, **flags)
+    document = client.call("account.totp", AccountTotp(remove=remove, dry_run=dry_run))
+    if dry_run or remove:
+        if not tell(document, form):
+            note(f"{document['name']}: a password is enough")
+        return
+    note("give this to your authenticator app, then type its code")
+    click.echo(document["uri"])
+    code = click.prompt("code", err=True)
+    document = client.call("account.totp", AccountTotp(code))
+    if not tell(document, form):
+        click.echo("\n".join(document["recovery_codes"]))
+        note("recovery codes: keep them apart from the telephone; they are not shown again")
 
 
 def _link(document: dict[str, Any]) -> None:

@@ -14,6 +14,8 @@ from kvctl.cli.output import emit, note, table
 from kvctl.types import requests as r
 from kvctl.types.errors import ExitCode, UsageError
 
+LOGS = ("control", "data")
+GAPS = ("idx", "source", "from", "to", "cause", "at")
 LOG = ("idx", "ts", "kind", "actor", "tenant", "outcome", "data")
 PROBLEMS = ("idx", "place", "what")
 VERDICTS = ("id", "verdict", "judged", "violations", "question")
@@ -60,25 +62,48 @@ def log(
 @command.command("verify")
 @inventory_option
 @controller_option
-@click.option("--since", type=FILE, metavar="FILE", help="A checkpoint that was kept: the log must continue it.")
+@click.option("--log", "which", type=click.Choice(LOGS), help="Only this log. [default: both]")
+@click.option("--since", type=FILE, metavar="FILE", help="A checkpoint that was kept: its log must continue it.")
 @click.option("--keep", type=FILE, metavar="FILE", help="Write today's checkpoint here, for the next time.")
 @output_option("table", "json", "yaml")
-def verify(since: Path | None, keep: Path | None, fmt: str | None, **flags: Any) -> int:
-    """Compute the whole log again from its entries and compare. Exits 3 when anything was changed."""
+def verify(which: str | None, since: Path | None, keep: Path | None, fmt: str | None, **flags: Any) -> int:
+    """Compute the whole logs again from their entries and compare. Exits 3 when anything was changed.
+
+    A gap of the data log, events that it could not take, is shown and is no change.
+    """
     client, form = connect_controller(fmt=fmt, **flags)
-    found = client.call("audit.verify", r.AuditVerify(since=read(since) if since else None))
+    earlier = read(since) if since else None
+    told = {}
+    for name in [which] if which else LOGS:
+        own = earlier if earlier and (which or of_log(earlier, name)) else None
+        told[name] = client.call("audit.verify", r.AuditVerify(name, own))
+    found = told[which or "control"]
     if form != "table":
-        emit(found, found["problems"], PROBLEMS, form)
-    elif found["problems"]:
-        click.echo(table(found["problems"], PROBLEMS))
+        emit(found if which else {**found, "data_log": told["data"]}, found["problems"], PROBLEMS, form)
     else:
-        click.echo(f"{found['size']} entries, every byte as it was written; root {found['root']}")
-    if not since and found["sound"]:
+        for name, one in told.items():
+            show_verified(name, one)
+    sound = all(one["sound"] for one in told.values())
+    if not since and sound:
         note("without --since, a log that was written anew from its beginning would look the same: keep checkpoints")
     if keep:
         keep.write_text(found["checkpoint"])
         note(f"checkpoint of {found['size']} entries kept in {keep}")
-    return int(ExitCode.OK if found["sound"] else ExitCode.CHECK_FAILED)
+    return int(ExitCode.OK if sound else ExitCode.CHECK_FAILED)
+
+
+def of_log(checkpoint: str, name: str) -> bool:
+    return checkpoint.partition("\n")[0].endswith(f"/{name}")
+
+
+def show_verified(name: str, found: dict[str, Any]) -> None:
+    if found["problems"]:
+        click.echo(table(found["problems"], PROBLEMS))
+    else:
+        click.echo(f"{name}: {found['size']} entries, every byte as it was written; root {found['root']}")
+    if found["gaps"]:
+        click.echo(table(found["gaps"], GAPS))
+        note(f"{name}: {len(found['gaps'])} gaps: numbers that sources told and no entry has")
 
 
 @command.command("prove")

@@ -5,7 +5,15 @@ from typing import Any
 
 import click
 
-from kvctl.cli.options import choose, connect, inventory_option, output_option, pace_options, selection_options
+from kvctl.cli.options import (
+    choose,
+    connect,
+    controller_option,
+    inventory_option,
+    output_option,
+    pace_options,
+    selection_options,
+)
 from kvctl.cli.output import COLORS, MARKS, emit, note, table
 from kvctl.types.findings import Finding, Severity, Verdict
 from kvctl.types.reports import CheckReport
@@ -17,6 +25,7 @@ COLUMNS = ("node", "check", "subject", "verdict", "severity", "observed", "expec
 @inventory_option
 @selection_options
 @pace_options
+@controller_option
 @click.option("--all", "show_all", is_flag=True, help="Show what passes, too.")
 @click.option(
     "--switch-output",

@@ -8,7 +8,7 @@ import click
 from kvctl.cli.governance import confirmed, connect_controller
 from kvctl.cli.options import controller_option, group_flags, inventory_option, output_option
 from kvctl.cli.output import emit, note, table
-from kvctl.types.requests import BackupMake, Nothing, ServiceAdd, ServiceNamed
+from kvctl.types.requests import BackupMake, EventRecord, Nothing, ServiceAdd, ServiceNamed
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 JOBS = ("job", "outcome", "last", "took_seconds", "failed", "detail")
@@ -35,7 +35,7 @@ def command() -> None:
 @command.command("serve")
 @inventory_option
 @click.option("--socket", type=FILE, help="Unix socket. [default: <state>/<site>/kvctld.sock]")
-@click.option("--listen", metavar="ADDRESS:PORT", help="https, too. [default: as controller.yaml says]")
+@click.option("--listen", metavar="ADDRESS:PORT[,...]", help="https, too. [default: as controller.yaml says]")
 def serve(inventory: str | None, socket: Path | None, listen: str | None) -> None:
     """Be the site's kvctld in the foreground, until Ctrl-C."""
     from kvctl.client.offline import serve as run
@@ -83,6 +83,7 @@ def backup(
     if master is not None and not dry_run:
         from kvctl.client.offline import export_master_key
 
+        client.call("event.record", EventRecord("controller.master-key-copied", {"to": master.name}))
         export_master_key(*places(inventory), master)
     told = found.get("would", found)
     if form != "table":

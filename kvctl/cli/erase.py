@@ -1,6 +1,7 @@
-"""kvctl erase: erasure of a tenant, a domain or a user, and its receipts."""
+"""kvctl erase: erasure of a tenant, a domain, a user, a model or a time, and its receipts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from kvctl.cli.output import emit, note
 from kvctl.cli.told import dry_run_option, yes_option
 from kvctl.cli.user import user_id, user_options
 from kvctl.types.errors import ExitCode, UsageError
-from kvctl.types.requests import EraseSubject, EraseTenant, ErasureNamed, TenantScope
+from kvctl.types.requests import EraseChunks, EraseSubject, EraseTenant, ErasureNamed, TenantScope
 
 COPIES = ("store", "tier", "site", "domain", "copies", "bytes", "method")
 ERASURES = ("id", "tenant", "scope", "domain", "subject", "received", "due", "closed", "outcome")
@@ -21,12 +22,14 @@ CODES = {"erased": ExitCode.OK, "restricted": ExitCode.REFUSED, "open": ExitCode
 
 @click.group("erase")
 def command() -> None:
-    """Erase a tenant or one of its users everywhere, with a receipt.
+    """Erase a tenant, one of its users, a model or a time everywhere, with a receipt.
 
     \b
     Examples:
       kvctl erase subject acme --user-file - --dry-run
       kvctl erase tenant acme --domain user
+      kvctl erase chunks acme --model 9f2c41aa0b6d7e8891c3d5f7a9bbcd01
+      kvctl erase chunks acme --since 2026-03-01T00:00:00Z --until 2026-03-02T00:00:00Z
       kvctl erase ls
       kvctl erase receipt e-20260301-0a1b2c3d --proof erasure.tlog-proof
     """
@@ -69,12 +72,40 @@ def tenant(
     would = client.call("erase.tenant", EraseTenant(tenant, domain, dry_run=True))
     if dry_run:
         return _show_would(would, form)
+    _confirm(would, f"Destroy the keys of {tenant}{f'/{domain}' if domain else ''}?", tenant, confirm)
+    return _tell(client.call("erase.tenant", EraseTenant(tenant, domain, confirm=tenant)), form)
+
+
+@command.command("chunks")
+@click.argument("tenant")
+@click.option("--model", help="What was stored for this model: 32 hexadecimal digits.")
+@click.option("--since", metavar="TIME", help="What was stored from then on, RFC 3339.")
+@click.option("--until", metavar="TIME", help="What was stored before then.")
+@click.option("--domain", help="Only of this trust domain.")
+@click.option("--confirm", default="", metavar="TENANT", help="The tenant's name once more, in place of the question.")
+@dry_run_option
+@inventory_option
+@output_option()
+def chunks(
+    tenant: str, model: str | None, since: str | None, until: str | None, domain: str | None, confirm: str,
+    dry_run: bool, inventory: str | None, fmt: str | None,
+) -> int:  # fmt: skip
+    """Erase what a tenant stored for one model, or in a time, or both. Exit codes as for subject."""
+    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    asked = EraseChunks(tenant, model, since, until, domain)
+    would = client.call("erase.chunks", replace(asked, dry_run=True))
+    if dry_run:
+        return _show_would(would, form)
+    _confirm(would, f"Erase these chunks of {tenant}?", tenant, confirm)
+    return _tell(client.call("erase.chunks", replace(asked, confirm=tenant)), form)
+
+
+def _confirm(would: Mapping[str, Any], question: str, tenant: str, confirm: str) -> None:
     if confirm and confirm != tenant:
         raise UsageError("KV-CLI-013", "--confirm is not the tenant's name", fix=f"--confirm {tenant}")
     if not confirm:
         _tell_would(would)
-        confirmed(f"Destroy the keys of {tenant}{f'/{domain}' if domain else ''}?", yes=False, word=tenant)
-    return _tell(client.call("erase.tenant", EraseTenant(tenant, domain, confirm=tenant)), form)
+        confirmed(question, yes=False, word=tenant)
 
 
 def _show_would(document: Mapping[str, Any], form: str) -> int:

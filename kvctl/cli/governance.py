@@ -8,7 +8,9 @@ import click
 
 from kvctl.cli.output import emit, note, table
 from kvctl.client.controller import ControllerClient
-from kvctl.types.errors import UsageError
+from kvctl.types.errors import RefusedError, UsageError
+
+CODE_NEEDED = "KV-API-075"
 
 
 def connect_controller(account: str | None = None, **flags: Any) -> tuple[ControllerClient, str]:
@@ -38,7 +40,13 @@ def signed_in(client: ControllerClient, account: str) -> ControllerClient:
 
     if not sys.stdin.isatty():
         raise UsageError("KV-CLI-010", "nobody is there to type a password", fix="run it on a terminal")
-    return sign_in(client, account, getpass.getpass(f"password of {account}: "))
+    password = getpass.getpass(f"password of {account}: ")
+    try:
+        return sign_in(client, account, password)
+    except RefusedError as refused:
+        if refused.code != CODE_NEEDED:
+            raise
+    return sign_in(client, account, password, getpass.getpass(f"code of {account}'s authenticator: "))
 
 
 def confirmed(question: str, *, yes: bool, word: str = "") -> None:

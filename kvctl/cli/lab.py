@@ -120,6 +120,17 @@ def faults(output: str) -> None:
     emit({"schema": "kvctl.lab.faults/1", "faults": rows}, rows, ("fault", "check", "roles", "what"), output)
 
 
+@command.command()
+def engine() -> None:
+    """Put this machine's engine where the GPU hosts' image would have it. Prints the path of its description.
+
+    The hosts read it from here: a bind, no copy. `kvctl deploy serving` goes on with the description.
+    """
+    from kvctl.fleet.lab import layout, lifecycle
+
+    click.echo(lifecycle.put_engine(layout.from_environment()))
+
+
 CONNECTOR = "lab-connector"
 
 
@@ -167,6 +178,27 @@ def site() -> tuple[Any, Any]:
 
     settings = resolve_settings()
     return settings.inventory.value, settings.state_dir.value
+
+
+@command.command()
+@NODE
+@click.option("--key-file", type=click.File("r"), required=True, help="A file with a tenant's API key; - for stdin.")
+@click.option(
+    "--tokens", type=click.IntRange(512, 14_000), default=8192, show_default=True, help="Length of the context."
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def restore(node: str, key_file: Any, tokens: int, output: str) -> int:
+    """Show a context computed and then restored from the stores, through the gateway that is deployed on NODE.
+
+    Between the two requests the engine's own caches are emptied. Exits 1 when nothing was restored, or when the two
+    outputs differ.
+    """
+    from kvctl.fleet.lab import layout, serving
+    from kvctl.fleet.lab.serving_demo import show
+
+    shown = show(serving.deployed(layout.from_environment(), node), key_file.read().strip(), tokens)
+    click.echo(json.dumps(shown.document()) if output == "json" else "\n".join(shown.lines()))
+    return 0 if shown.identical and shown.restored_cached and shown.restored_bytes else 1
 
 
 @command.command()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kvctl import __version__
-from kvctl.types.errors import ExitCode, KvctlError
+from kvctl.types.errors import ExitCode, KvctlError, UsageError
 
 # verb -> (module, line in the group's help). Kept here so that `kvctl --help` imports no verb.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -105,11 +105,23 @@ def report(error: KvctlError) -> int:
     return int(error.exit_code)
 
 
+def given(error: Exception) -> KvctlError | None:
+    """The same as an error of what was given to kvctl: bytes that are no text, a file that cannot be used."""
+    if isinstance(error, UnicodeError):
+        why = "its bytes are not UTF-8"
+        return UsageError("KV-CLI-014", "what was given is no text", why=why, fix="give a text, or another file")
+    if isinstance(error, OSError) and error.filename is not None:
+        where = str(error.filename)[:300]
+        return UsageError("KV-CLI-015", "a file cannot be read or written", where=where, why=error.strerror or "")
+    return None
+
+
 def main(argv: list[str] | None = None) -> Any:
     """Entry point. Every way out of kvctl passes here, so the exit codes are decided here alone."""
     args = sys.argv[1:] if argv is None else argv
     debug = "--debug" in args
     try:
+        "".join(args).encode()  # what is no text is said so before it comes to anything
         result = command.main(args=args, prog_name="kvctl", standalone_mode=False)
         sys.exit(result if isinstance(result, int) else ExitCode.OK)
     except KvctlError as error:
@@ -131,7 +143,7 @@ def main(argv: list[str] | None = None) -> Any:
     except Exception as error:
         if debug:
             raise
-        wrapped = KvctlError(
+        wrapped = given(error) or KvctlError(
             "KV-BUG-001",
             f"kvctl itself failed: {type(error).__name__}: {error}",
             why="this is a defect of kvctl, not of your fleet",

@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from kvctl.cli.options import choose, complete_nodes, connect, inventory_option, output_option
+from kvctl.cli.options import (
+    choose,
+    complete_nodes,
+    connect,
+    controller_option,
+    inventory_option,
+    output_option,
+)
 from kvctl.cli.output import emit, note, table
 from kvctl.types.errors import ExitCode, UsageError
 
@@ -42,6 +49,7 @@ def list_nodes(inventory: str | None, fmt: str | None) -> None:
 @command.command("trust")
 @NODES
 @inventory_option
+@controller_option
 @click.option(
     "-y",
     "--yes",
@@ -51,12 +59,12 @@ def list_nodes(inventory: str | None, fmt: str | None) -> None:
     help="Do not ask; compare the fingerprints yourself.",
 )
 @click.option("--dry-run", "--check", "dry_run", is_flag=True, help="Show the fingerprints; enrol nothing.")
-def trust(patterns: tuple[str, ...], inventory: str | None, yes: bool, dry_run: bool) -> int:
+def trust(patterns: tuple[str, ...], yes: bool, dry_run: bool, **flags: Any) -> int:
     """Show the nodes' host key fingerprints, ask, and enrol them.
 
     A key that changed is never overwritten: remove the old line yourself when you know why it changed.
     """
-    client, _ = connect(inventory=inventory)
+    client, _ = connect(**flags)
     failed = 0
     chosen = choose(client.nodes(), patterns, ())
     for shown in client.host_keys(chosen):
@@ -86,12 +94,13 @@ def trust(patterns: tuple[str, ...], inventory: str | None, yes: bool, dry_run: 
 @click.option("--ask-password", is_flag=True, help="Ask for that user's password; it is never stored.")
 @click.option("--dry-run", "--check", "dry_run", is_flag=True, help="Say what would be installed; log in nowhere.")
 @inventory_option
-def bootstrap(node: str, key_file: Path, login: str, ask_password: bool, dry_run: bool, inventory: str | None) -> None:
+@controller_option
+def bootstrap(node: str, key_file: Path, login: str, ask_password: bool, dry_run: bool, **flags: Any) -> None:
     """Install a public key and, for users other than root, a sudo rule without a password.
 
     The rule is validated by visudo on the node before it takes effect. The host key must be trusted first.
     """
-    client, _ = connect(inventory=inventory)
+    client, _ = connect(**flags)
     root = client.is_root(node)
     if dry_run:
         note(f"{node}: would add the key {key_file}" + ("" if root else " and a sudo rule, where they are missing"))

@@ -3,15 +3,18 @@
 import fnmatch
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kvctl.cli.output import FORMATS
-from kvctl.types.errors import UsageError
+from kvctl.types.errors import KvctlError, UsageError
 
 if TYPE_CHECKING:
+    from kvctl.cli.settings import Settings
+    from kvctl.client.controller import ControllerClient
     from kvctl.client.direct import Direct
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -147,7 +150,30 @@ def group_flags() -> dict[str, Any]:
     return {"color": context.find_root().params.get("color") if context else None}
 
 
-def connect(**flags: Any) -> "tuple[Direct, str]":
+def unrecorded(kind: str, error: KvctlError) -> None:
+    from kvctl.cli.output import note
+
+    note(f"not on record: {kind}: {error.code} {error.what}{f': {error.why}' if error.why else ''}")
+
+
+def recorder(settings: "Settings", account: str | None) -> "Callable[[], ControllerClient] | None":
+    """How to reach the controller in whose log the verb goes; None: the one that is on this state."""
+    if settings.controller.value is None and account is None:
+        return None
+    from kvctl.cli.governance import signed_in
+    from kvctl.client.choose import controller
+
+    find = partial(
+        controller, settings.inventory.value, settings.state_dir.value, endpoint=settings.controller.value,
+        ca=settings.controller_ca.value,
+    )  # fmt: skip
+    if account is None:
+        return find
+    person = signed_in(find(), account)
+    return lambda: person
+
+
+def connect(account: str | None = None, **flags: Any) -> "tuple[Direct, str]":
     """The client for what these flags, the environment and the files say, and the output format they ask for."""
     from kvctl.cli.settings import inventory_path, resolve_settings
     from kvctl.client.direct import Direct
@@ -161,5 +187,7 @@ def connect(**flags: Any) -> "tuple[Direct, str]":
         settings.concurrency.value,
         settings.timeout.value,
         "" if ssh == "auto" else ssh,
+        recorder(settings, account),
+        unrecorded,
     )
     return client, settings.output.value

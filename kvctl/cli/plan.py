@@ -4,7 +4,15 @@ from typing import Any
 
 import click
 
-from kvctl.cli.options import choose, connect, inventory_option, output_option, pace_options, selection_options
+from kvctl.cli.options import (
+    choose,
+    connect,
+    controller_option,
+    inventory_option,
+    output_option,
+    pace_options,
+    selection_options,
+)
 from kvctl.cli.output import colored, emit, note, printable, table
 from kvctl.types.errors import ExitCode
 from kvctl.types.plans import Plan, Step
@@ -16,6 +24,7 @@ COLUMNS = ("step", "node", "role", "subject", "check", "before", "after", "effec
 @inventory_option
 @selection_options
 @pace_options
+@controller_option
 @click.option(
     "--destroy", multiple=True, metavar="SERIAL", help="A drive whose contents may be destroyed. Repeat for each drive."
 )

@@ -10,6 +10,7 @@ from kvctl.cli.options import (
     choose,
     confirm_options,
     connect,
+    controller_option,
     inventory_option,
     output_option,
     pace_options,
@@ -28,6 +29,7 @@ from kvctl.types.plans import Plan
 @inventory_option
 @selection_options
 @pace_options
+@controller_option
 @click.option("--plan", "plan_id", metavar="ID", help="Carry out this plan and no other; refused when facts changed.")
 @click.option("--converge", is_flag=True, help="Run every role on every node, whatever the plan says.")
 @click.option("--destroy", multiple=True, metavar="SERIAL", help="A drive whose contents may be destroyed.")
@@ -75,7 +77,7 @@ def command(
     if plan_id:
         report = client.renewed(plan_id)
     else:
-        report = client.plan(choose(client.nodes(), limit, roles), frozenset(destroy))
+        report = client.draft(choose(client.nodes(), limit, roles), frozenset(destroy))
     plan = report.plan
     if dry_run and form != "table":
         emit(report.document(), plan_rows(plan), COLUMNS, form)

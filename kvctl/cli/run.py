@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from kvctl.cli.follow import Follower, summary
-from kvctl.cli.options import connect, inventory_option, output_option
+from kvctl.cli.options import connect, controller_option, inventory_option, output_option
 from kvctl.cli.output import emit, note, table
 
 COLUMNS = ("id", "state", "started", "steps", "done", "failed", "not_done")
@@ -54,10 +54,11 @@ def show_run(run_id: str, inventory: str | None, fmt: str | None) -> None:
 @command.command("resume")
 @click.argument("run_id")
 @inventory_option
+@controller_option
 @output_option("table", "json")
-def resume_run(run_id: str, inventory: str | None, fmt: str | None) -> int:
+def resume_run(run_id: str, **flags: Any) -> int:
     """Finish a run that was interrupted: attach to what still runs on nodes, skip what is done, do the rest."""
-    client, form = connect(inventory=inventory, fmt=fmt)
+    client, form = connect(**flags)
     with Follower() as follow:
         view = client.resume(run_id, follow)
     return finish(view, form)
@@ -66,9 +67,10 @@ def resume_run(run_id: str, inventory: str | None, fmt: str | None) -> int:
 @command.command("cancel")
 @click.argument("run_id")
 @inventory_option
-def cancel_run(run_id: str, inventory: str | None) -> None:
+@controller_option
+def cancel_run(run_id: str, **flags: Any) -> None:
     """Ask a run to stop: it starts nothing new; units that must not be cut finish on their nodes."""
-    client, _ = connect(inventory=inventory)
+    client, _ = connect(**flags)
     view = client.cancel(run_id)
     note(f"{view['id']}: {view['state']}")
 

@@ -8,10 +8,32 @@ from kvctl.cli.governance import confirmed, connect_controller, show
 from kvctl.cli.options import inventory_option, output_option
 from kvctl.cli.output import note
 from kvctl.cli.told import dry_run_option, partial, tell, yes_option
-from kvctl.types.requests import TenantChange, TenantCreate, TenantNamed, TenantOffboard, TenantScope
+from kvctl.types.requests import TenantChange, TenantCreate, TenantNamed, TenantOffboard, TenantQuota, TenantScope
 
 TENANTS = ("tenant", "state", "sla", "quota_bytes", "max_concurrent", "require_subject", "created_at", "entity")
 EPOCHS = ("domain", "epoch", "created_at", "retired_at", "destroyed_at")
+
+
+NO_LIMIT = "none"
+
+
+class Limit(click.ParamType[Any]):
+    """A whole number, also with a unit of bytes; or none."""
+
+    name = "number|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from kvctl.daemon.fields import Size
+
+        if value == NO_LIMIT or isinstance(value, int):
+            return value
+        try:
+            return int(Size.parse(value))
+        except ValueError as error:
+            self.fail(f"{error}; or {NO_LIMIT}", param, ctx)
+
+
+LIMIT = Limit()
 
 
 @click.group("tenant")
@@ -22,6 +44,7 @@ def command() -> None:
     Examples:
       kvctl tenant create acme --entity "Acme SAS" --country FR --domain common --domain user
       kvctl tenant ls
+      kvctl tenant quota acme --bytes 500GiB --requests none
       kvctl tenant suspend acme --reason "invoice 4711"
       kvctl tenant offboard acme --dry-run
     """
@@ -32,7 +55,7 @@ def command() -> None:
 @click.option("--entity", required=True, help="Legal entity that is responsible for its data.")
 @click.option("--country", "entity_country", default="", help="Country of that entity, two letters.")
 @click.option("--sla", type=click.Choice(["gold", "silver", "bronze"]), default="silver", show_default=True)
-@click.option("--quota-bytes", type=click.IntRange(1), help="On all stores together. [default: no limit]")
+@click.option("--quota-bytes", type=click.IntRange(1), help="On each store. [default: as the store says]")
 @click.option("--requests-per-minute", type=click.IntRange(1), help="[default: no limit]")
 @click.option("--tokens-per-day", type=click.IntRange(1), help="[default: no limit]")
 @click.option("--max-concurrent", type=click.IntRange(1), default=16, show_default=True, help="Requests at once.")
@@ -77,6 +100,31 @@ def show_tenant(tenant: str, inventory: str | None, fmt: str | None) -> None:
         click.echo(f"live API keys {document['live_keys']}, leases {document['live_capabilities']}")
         click.echo(f"holds {', '.join(document['holds']) or 'none'}")
     show(document, document["epochs"], EPOCHS, form, "no trust domains")
+
+
+@command.command("quota")
+@click.argument("tenant")
+@click.option("--bytes", "quota_bytes", type=LIMIT, help="On each store, over all its tiers: 500GiB, or none.")
+@click.option("--requests", "requests_per_minute", type=LIMIT, help="A minute, at the gateways; or none.")
+@click.option("--tokens", "tokens_per_day", type=LIMIT, help="A day, at the gateways; or none.")
+@click.option("--concurrent", "max_concurrent", type=click.IntRange(1), help="Requests at once.")
+@click.option("--reason", default="", help="Goes on record.")
+@dry_run_option
+@inventory_option
+@output_option("table", "json", "yaml")
+def quota(tenant: str, inventory: str | None, fmt: str | None, **asked: Any) -> int:
+    """Give a tenant other limits; what is not named stays. Exit code 5 when a store was not told.
+
+    A store that holds more of the tenant than the new limit takes nothing more of it, and makes room at its cost first.
+    """
+    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    unlimited = [name for name, value in asked.items() if value == NO_LIMIT]
+    given: dict[str, Any] = {name: None if name in unlimited else value for name, value in asked.items()}
+    document = client.call("tenant.quota", TenantQuota(tenant, unlimited=unlimited, **given))
+    if not tell(document, form):
+        changed = [f"{name} {one['to'] or 'without limit'}" for name, one in document["changed"].items()]
+        note(f"{tenant}: {', '.join(changed) or 'no changes'}")
+    return partial(document)
 
 
 @command.command("suspend")

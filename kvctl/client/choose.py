@@ -13,6 +13,7 @@ from kvctl.types.errors import LockedError, UsageError
 
 if TYPE_CHECKING:
     from kvctl.controller.settings import ControllerSettings
+    from kvctl.controller.site import Site
     from kvctl.types.principals import Principal
 
 SOCKET = "kvctld.sock"
@@ -32,14 +33,14 @@ class Embedded(Direct):
         except LockedError as locked:
             raise self._locked(locked) from None
 
-    def login(self, name: str, password: str) -> dict[str, Any]:
+    def login(self, name: str, password: str, code: str = "") -> dict[str, Any]:
         """Be a local account from now on. RefusedError as the accounts raise it."""
         from kvctl.controller.accounts import Accounts
         from kvctl.controller.core import opened
 
         try:
             with opened(self.settings) as controller:
-                principal = Accounts(controller.books).authenticate(name, password)
+                principal = Accounts(controller.books).authenticate(name, password, code)
         except LockedError as locked:
             raise self._locked(locked) from None
         self._who = replace(principal, fresh=True)
@@ -61,10 +62,13 @@ def controller(
     if endpoint and endpoint != DIRECT:
         return Http(endpoint, ca=ca or own_ca(state_dir) if endpoint.startswith("https:") else None)
     settings = site_settings(inventory, state_dir)
+    return Embedded(settings) if endpoint else nearest(settings)
+
+
+def nearest(settings: ControllerSettings) -> ControllerClient:
+    """The kvctld that runs on this state, otherwise this process."""
     sock = settings.directory / SOCKET
-    if endpoint is None and listens(sock):
-        return Http(f"unix:{sock}")
-    return Embedded(settings)
+    return Http(f"unix:{sock}") if listens(sock) else Embedded(settings)
 
 
 def site_settings(inventory: Path | None, state_dir: Path) -> ControllerSettings:
@@ -75,7 +79,13 @@ def site_settings(inventory: Path | None, state_dir: Path) -> ControllerSettings
         return read(state_dir / "local", site="local", state_dir=state_dir)
     from kvctl.controller.site import open_site
 
-    site = open_site(inventory, state_dir)
+    return settings_of(open_site(inventory, state_dir), inventory, state_dir)
+
+
+def settings_of(site: Site, inventory: Path, state_dir: Path) -> ControllerSettings:
+    """What the controller of a site is told whose inventory was read already."""
+    from kvctl.controller.settings import read
+
     about = site.inventory.site
     return read(
         site.directory, site=about.name, country=about.country, entity=about.entity, inventory=inventory,
@@ -102,9 +112,9 @@ def own_ca(state_dir: Path) -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def sign_in(client: ControllerClient, name: str, password: str) -> ControllerClient:
+def sign_in(client: ControllerClient, name: str, password: str, code: str = "") -> ControllerClient:
     """The same controller as a person. UsageError KV-CTL-034 for a carrier that has no persons."""
     if isinstance(client, Http | Embedded):
-        client.login(name, password)
+        client.login(name, password, code)
         return client
     raise UsageError("KV-CTL-034", "this carrier knows no local accounts", fix="use the controller's socket or https")

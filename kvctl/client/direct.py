@@ -5,7 +5,7 @@ Services are imported when they are called, because `kvctl status` must start wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,30 +13,46 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kvctl.client.controller import ControllerClient
     from kvctl.controller.access import HostKeys
     from kvctl.controller.deploy import Wanted
+    from kvctl.controller.deploy_gateway import WantedGateway
+    from kvctl.controller.deploy_serving import WantedEngine
     from kvctl.controller.site import Site
     from kvctl.fleet.remote.bootstrap import Bootstrapped
+    from kvctl.types.errors import KvctlError
     from kvctl.types.plans import Plan
     from kvctl.types.reports import CheckReport, PlanReport
     from kvctl.types.status import StatusReport
 
 
+def no_one_to_tell(kind: str, error: KvctlError) -> None:
+    raise error
+
+
 @dataclass(frozen=True)
 class Direct:
+    """The fleet, worked on in this process; its changes go on record with the site's controller, wherever that is."""
+
     inventory: Path
     state_dir: Path
     concurrency: int = 32
     timeout: float = 60.0
     transport: str = ""
+    controller: Callable[[], ControllerClient] | None = None  # None: a kvctld of this state, or this process
+    unrecorded: Callable[[str, KvctlError], None] = no_one_to_tell  # what happened and is not on record
 
     @cached_property
     def site(self) -> Site:
+        from kvctl.client.choose import nearest, settings_of
+        from kvctl.client.ledger import Recorder
         from kvctl.controller.site import open_site
 
-        return open_site(
+        found = open_site(
             self.inventory, self.state_dir, concurrency=self.concurrency, timeout=self.timeout, transport=self.transport
         )
+        find = self.controller or (lambda: nearest(settings_of(found, self.inventory, self.state_dir)))
+        return replace(found, ledger=Recorder(find, found.inventory.site.name, self.unrecorded))
 
     @cached_property
     def directory(self) -> Path:
@@ -78,12 +94,22 @@ class Direct:
 
     def check(self, nodes: tuple[str, ...] = (), switch_outputs: Mapping[str, str] | None = None) -> CheckReport:
         """Read the nodes and judge them."""
-        from kvctl.controller.check import check
+        from kvctl.controller.check import check, checked
 
-        return check(self.site, self.site.select(nodes), switch_outputs)[0]
+        report = check(self.site, self.site.select(nodes), switch_outputs)[0]
+        self.site.ledger.note("fleet.checked", checked(report))
+        return report
 
     def plan(self, nodes: tuple[str, ...] = (), may_destroy: frozenset[str] = frozenset()) -> PlanReport:
         """Read the nodes, judge them and store the plan that would put them right."""
+        from kvctl.controller.plan import made
+
+        report = self.draft(nodes, may_destroy)
+        self.site.ledger.note("plan.made", made(report.plan))
+        return report
+
+    def draft(self, nodes: tuple[str, ...] = (), may_destroy: frozenset[str] = frozenset()) -> PlanReport:
+        """The same, for who goes on to carry it out, which records it, or to show it alone."""
         from kvctl.controller.plan import make_plan
 
         return make_plan(self.site, self.site.select(nodes), may_destroy)
@@ -129,9 +155,92 @@ class Direct:
         self, nodes: list[Wanted], on_event: Callable[[dict[str, Any]], None], say: Callable[[str], None]
     ) -> dict[str, Any]:
         """Deploy kvstored; the runs and what each store answered."""
+        from kvctl.controller.acts import acting, new_id
         from kvctl.controller.deploy import deploy_storage
 
-        return deploy_storage(self.site, nodes, on_event=on_event, say=say)
+        names = [one.node.name for one in nodes]
+        with acting(self.site, "deploy", new_id(), {"what": "kvstored", "nodes": names}) as act:
+            done = deploy_storage(self.site, nodes, on_event=on_event, say=say)
+            act.how.update(runs=[run["id"] for run in done["runs"]], answered=len(done["stores"]))
+            act.outcome = "ok" if len(done["stores"]) == len(names) else "failed"
+        return done
+
+    def serving(
+        self, nodes: tuple[str, ...], description: Path, engine: str | None
+    ) -> tuple[list[WantedEngine], dict[str, str]]:
+        """What a deployment of engines would put on these nodes, and why it cannot on others."""
+        from kvctl.controller import deploy_serving as deploy
+        from kvctl.controller.serving_spec import load
+        from kvctl.types.requests import Nothing
+
+        spec = deploy.described(load(description), engine)
+        pin = deploy.pin_of(self.ask_controller("model.ls", Nothing())["models"], spec.model.name)
+        return deploy.wanted(self.site, deploy.gpu_nodes(self.site, nodes), spec, pin)
+
+    def ask_controller(self, operation: str, request: Any) -> dict[str, Any]:
+        """One operation of this site's controller."""
+        from kvctl.client.choose import nearest, settings_of
+
+        find = self.controller or (lambda: nearest(settings_of(self.site, self.inventory, self.state_dir)))
+        return find().call(operation, request)
+
+    def deploy_serving(
+        self, nodes: list[WantedEngine], endpoint: str, on_event: Callable[[dict[str, Any]], None],
+        say: Callable[[str], None],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Deploy engines; the runs, and how each was judged."""
+        from kvctl.controller.deploy_serving import deploy_serving
+
+        names = [one.node.name for one in nodes]
+        return self._deployed(
+            "engine", names, "engines", lambda: deploy_serving(self.site, nodes, endpoint, on_event=on_event, say=say)
+        )
+
+    def gateways(
+        self, nodes: tuple[str, ...], description: Path, wheels: Path | None
+    ) -> tuple[list[WantedGateway], dict[str, str]]:
+        """What a deployment of gateways would put on these nodes, and why it cannot on others."""
+        from kvctl.controller.deploy_gateway import wanted
+        from kvctl.controller.deploy_serving import gpu_nodes
+        from kvctl.controller.serving_spec import load
+
+        return wanted(self.site, gpu_nodes(self.site, nodes), load(description), wheels)
+
+    def deploy_gateway(
+        self, nodes: list[WantedGateway], endpoint: str, api_key: str, on_event: Callable[[dict[str, Any]], None],
+        say: Callable[[str], None],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Deploy gateways; the runs, and how each was judged."""
+        from kvctl.controller.deploy_gateway import deploy_gateway
+
+        names = [one.node.name for one in nodes]
+        return self._deployed(
+            "kvgated", names, "gateways",
+            lambda: deploy_gateway(self.site, nodes, endpoint, api_key, on_event=on_event, say=say),
+        )  # fmt: skip
+
+    def revert(self, what: str, nodes: tuple[str, ...], on_event: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Take engines ("serving") or gateways ("gateway") off these nodes again."""
+        from kvctl.controller.deploy_revert import revert
+        from kvctl.controller.deploy_serving import gpu_nodes
+
+        chosen = gpu_nodes(self.site, nodes)
+        names = [node.name for node in chosen]
+        return self._deployed(
+            f"{what}, reverted", names, "reverted", lambda: revert(self.site, what, chosen, on_event=on_event)
+        )
+
+    def _deployed(
+        self, what: str, names: list[str], answers: str, deploy: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The same, on record from before anything changes."""
+        from kvctl.controller.acts import acting, new_id
+
+        with acting(self.site, "deploy", new_id(), {"what": what, "nodes": names}) as act:
+            done = deploy()
+            act.how.update(runs=[run["id"] for run in done["runs"]], answered=len(done[answers]))
+            act.outcome = "ok" if len(done[answers]) == len(names) else "failed"
+        return done
 
     def runs(self, limit: int = 50) -> tuple[dict[str, Any], ...]:
         from kvctl.controller.runs import newest
@@ -149,6 +258,8 @@ class Direct:
         return resume(self.site, run_id, on_event=on_event)
 
     def cancel(self, run_id: str) -> dict[str, Any]:
-        from kvctl.controller.runs import cancel
+        from kvctl.controller.runs import cancel, cancelled
 
-        return cancel(self.directory, run_id)
+        view = cancel(self.directory, run_id)
+        self.site.ledger.note("run.cancelled", cancelled(view))  # afterwards: nothing may keep a run from being stopped
+        return view

@@ -71,15 +71,16 @@ class Http:
         query = urlencode([pair for field, value in values.items() for pair in texts(field, value)])
         return self._ask("GET", operation.path + (f"?{query}" if query else ""))
 
-    def login(self, name: str, password: str) -> dict[str, Any]:
-        """Sign in as a local account; from then on this client is that person. RefusedError KV-API-062."""
-        session = self._ask("POST", "/login", {"name": name, "password": password})
+    def login(self, name: str, password: str, code: str = "") -> dict[str, Any]:
+        """Sign in as a local account; from then on this client is that person. RefusedError KV-API-062, or 075 when
+        the account's authenticator is to give a code, too."""
+        session = self._ask("POST", "/login", {"name": name, "password": password, "code": code})
         self._csrf = session["csrf"]
         return session
 
-    def confirm(self, password: str) -> None:
+    def confirm(self, password: str, code: str = "") -> None:
         """Give the password once more, for what needs it."""
-        self._ask("POST", "/session/confirm", {"password": password})
+        self._ask("POST", "/session/confirm", {"password": password, "code": code})
 
     def logout(self) -> None:
         self._ask("POST", "/logout", {})
@@ -90,7 +91,7 @@ class Http:
         return self._ask("GET", "/session")
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        connection = self._connection()
+        connection = self.connection()
         try:
             self._alive(connection)
             if connection.sock is not None:
@@ -114,10 +115,11 @@ class Http:
         if response.status != http.client.OK:
             answered(self.endpoint, response.status, data)
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def connection(self, timeout: float = CONNECT) -> http.client.HTTPConnection:
+        """One that is not open yet, of which each step takes no longer than this many seconds."""
         if self._context is None:
-            return UnixConnection(self.endpoint.removeprefix("unix:"), CONNECT)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT, context=self._context)
+            return UnixConnection(self.endpoint.removeprefix("unix:"), timeout)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._context)
 
     def _headers(self, body: bool) -> dict[str, str]:
         headers = {"Accept": "application/json", "Origin": self._origin}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def serve(inventory: Path | None, state_dir: Path, socket: Path | None, listen: str | None) -> None:
     """Be a kvctld until a signal."""
-    from kvctl.controller.daemon import run
+    from kvctl.api.daemon import run
 
     run(site_settings(inventory, state_dir), socket, listen)
 
@@ -49,7 +49,10 @@ def running(settings: ControllerSettings, why: str = "its kvctld runs") -> Locke
 
 
 def export_master_key(inventory: Path | None, state_dir: Path, target: Path) -> None:
-    """Copy the key store's master key to a file of mode 0600. With it, a backup opens; keep the two apart."""
+    """Copy the key store's master key to a file of mode 0600. With it, a backup opens; keep the two apart.
+
+    Whoever calls this records it first: `controller.master-key-copied`.
+    """
     from kvctl.connector.secretfile import write_secret
     from kvctl.controller.backup import KEYS, master_key
 
@@ -75,12 +78,14 @@ def keep_certificate(directory: Path, name: str, key: bytes, signed: dict[str, A
 
 def reindex(inventory: Path | None, state_dir: Path) -> int:
     """Make the tables again from the control log; how many events that were. LockedError while a kvctld runs."""
-    from kvctl.client.choose import site_settings
     from kvctl.controller.core import opened
+    from kvctl.types.events import Event
 
     settings = site_settings(inventory, state_dir)
     try:
         with opened(settings) as controller:
-            return controller.books.reindex()
+            done = controller.books.reindex()
+            controller.books.commit(local_principal(), [Event("controller.reindexed", {"events": done})])
+            return done
     except LockedError as locked:
         raise running(settings, locked.what) from None

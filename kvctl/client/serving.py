@@ -147,9 +147,10 @@ def first_leases(files: Files, made: Any) -> None:
 
 def demonstrate(files: Files, key: str, tokens: int) -> Any:
     """One context computed and restored; see kvctl.fleet.lab.serving_demo.Shown."""
+    from kvctl.fleet.lab.serving import Sockets
     from kvctl.fleet.lab.serving_demo import show
 
-    return show(files, key, tokens)
+    return show(Sockets(files.engine, files.gateway), key, tokens)
 
 
 def stop(layout: Layout) -> bool:

@@ -5,23 +5,18 @@ A new account sets its own password by a one-time link: nobody else ever knows i
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from kvctl.connector.secretfile import read_secret, write_secret
+from kvctl.controller import authenticator, totp
+from kvctl.controller.accountfile import LINK_SECONDS, Secret, Secrets, digest, lock
 from kvctl.govern import accounts as rules
 from kvctl.state import accounts as state
-from kvctl.types.errors import KvctlError, RefusedError
+from kvctl.types.errors import RefusedError
 from kvctl.types.events import Event
 from kvctl.types.principals import Principal, Role
 from kvctl.types.requests import AccountChange, AccountCreate, Nothing
@@ -31,64 +26,6 @@ if TYPE_CHECKING:
 
     from kvctl.controller.books import Books
     from kvctl.controller.core import Controller, Service
-
-FILE = "accounts.json"
-MAX_BYTES = 16 << 20
-LINK_SECONDS = 24 * 3600
-LINK_BYTES = 32
-_lock = threading.RLock()  # of the file, which the services and the sign-in change
-
-
-class Secret(msgspec.Struct, forbid_unknown_fields=True):
-    """Of one account. Times are Unix seconds."""
-
-    password: str | None = None  # argon2id, as its encoded text
-    link: str | None = None  # SHA-256 of the one-time link's token
-    link_until: float = 0
-    failures: int = 0  # wrong passwords since the last right one
-    closed_until: float = 0  # no password is looked at before
-
-    def __repr__(self) -> str:
-        return "Secret(...)"
-
-
-class Secrets:
-    """The file of secrets of accounts in a controller's directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / FILE
-
-    def read(self) -> dict[str, Secret]:
-        """KvctlError KV-API-070 for a file that cannot be read: nobody is let in by guess."""
-        if not self._path.exists():
-            return {}
-        try:
-            return msgspec.json.decode(read_secret(self._path, MAX_BYTES), type=dict[str, Secret])
-        except msgspec.DecodeError as error:
-            raise KvctlError(
-                "KV-API-070", "the accounts' passwords cannot be read", where=str(self._path), why=str(error),
-                fix="restore the file, or remove it and make new links: kvctl account change NAME --new-link",
-            ) from None  # fmt: skip
-
-    @contextmanager
-    def changing(self) -> Iterator[dict[str, Secret]]:
-        """All of them, to be changed; written when the block ends well."""
-        with _lock:
-            found = self.read()
-            yield found
-            write_secret(self._path, msgspec.json.format(msgspec.json.encode(found)) + b"\n")
-
-    def new_link(self, name: str, *, now: float) -> str:
-        """A token that sets the account's password once, within LINK_SECONDS. An older one is void."""
-        token = secrets.token_urlsafe(LINK_BYTES)
-        with self.changing() as found:
-            entry = found.setdefault(name, Secret())
-            entry.link, entry.link_until = _digest(token), now + LINK_SECONDS
-        return token
-
-
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 class Accounts:
@@ -120,40 +57,44 @@ class Accounts:
             return None
         return Principal(f"local:{name}", frozenset(map(Role, row["roles"])), row["tenant"])
 
-    def authenticate(self, name: str, password: str) -> Principal:
-        """Whose password this is. RefusedError KV-API-062, in the same words and after the same work for any reason."""
+    def authenticate(self, name: str, password: str, code: str = "") -> Principal:
+        """Whose password this is, and whose one-time code where the account has an authenticator.
+
+        RefusedError KV-API-062, in the same words and after the same work for any reason; KV-API-075 when the password
+        is right and a code is missing.
+        """
         who = self.principal(name)
-        with _lock:
+        with lock:
             secret = self._secrets.read().get(name, Secret())
         usable = who is not None and secret.password is not None and self._clock() >= secret.closed_until
         right = self._verify(secret.password if usable and secret.password else self._nobody, password)
         if not usable or not right:
             if who is not None and usable:
                 self._failed(name)
-            raise RefusedError(
-                "KV-API-062", "this name and password do not let you in",
-                why="one of them is wrong, the account is disabled, or it is closed after wrong passwords for a while",
-            )  # fmt: skip
+            raise _not_in()
         assert who is not None
+        if secret.totp is not None:
+            self._second(name, code)
         self._succeeded(name, password, secret)
         return Principal(who.name, who.roles, who.tenant, fresh=True)
 
     def redeem(self, token: str, password: str) -> str:
         """Set a password by a one-time link; the account's name. RefusedError KV-API-060 for a link that is not one
         any more, UsageError KV-API-061 for a password that is not taken: the link then stays."""
-        given = _digest(token)
+        given = digest(token)
         name = self._of_link(given)
         text = rules.check_password(_normal(password), name)
         hashed = self._hasher.hash(text)
         with self._secrets.changing() as found:
             if found[name].link != given:  # somebody else was faster with it
                 raise _no_link()
-            found[name] = Secret(hashed)
+            entry = found[name]  # a link is for the password alone: it does not take the authenticator away
+            entry.password, entry.link, entry.link_until, entry.failures, entry.closed_until = hashed, None, 0, 0, 0
         self._books.commit(Principal(f"local:{name}", frozenset()), [Event("account.joined", {"name": name})])
         return name
 
     def _of_link(self, digest: str) -> str:
-        with _lock:
+        with lock:
             found = self._secrets.read()
         for name, secret in found.items():
             if secret.link == digest and self._clock() < secret.link_until and self.principal(name) is not None:
@@ -167,6 +108,29 @@ class Accounts:
             return self._hasher.verify(hashed, _normal(password))
         except VerifyMismatchError:
             return False
+
+    def _second(self, name: str, code: str) -> None:
+        """Take a one-time code, or a recovery code, for good. A wrong one counts as a wrong password does."""
+        given, used = totp.plain(code), ""
+        if not given:
+            raise RefusedError(
+                "KV-API-075", "a code of your authenticator app is needed, too", why="this account has one",
+                fix="give its present code, or one of your recovery codes",
+            )  # fmt: skip
+        with self._secrets.changing() as found:
+            entry = found[name]
+            step = totp.step_of(entry.totp, given, self._clock()) if entry.totp else None
+            if step is not None and step > entry.totp_step:
+                entry.totp_step, used = step, "code"
+            elif totp.digest(given) in entry.recovery:
+                entry.recovery.remove(totp.digest(given))
+                used = "recovery"
+        if not used:
+            self._failed(name)
+            raise _not_in()
+        if used == "recovery":
+            left = {"name": name, "left": len(entry.recovery)}
+            self._books.commit(Principal(f"local:{name}", frozenset()), [Event("account.recovery-used", left)])
 
     def _failed(self, name: str) -> None:
         with self._secrets.changing() as found:
@@ -187,6 +151,13 @@ class Accounts:
 def _normal(password: str) -> str:
     """One form for letters that keyboards write in several (NIST SP 800-63B-4, 3.1.1.2)."""
     return unicodedata.normalize("NFKC", password)
+
+
+def _not_in() -> RefusedError:
+    return RefusedError(
+        "KV-API-062", "this name and password do not let you in",
+        why="one of them or the code is wrong, the account is disabled, or it is closed after wrong ones for a while",
+    )  # fmt: skip
 
 
 def _no_link() -> RefusedError:
@@ -242,11 +213,15 @@ def change(ctl: Controller, who: Principal, p: AccountChange) -> dict[str, Any]:
             data["disabled"] = p.disabled
         if p.new_link:
             data["new_link"] = True
+        if p.reset_totp:
+            data["reset_totp"] = True
         document = {"schema": "kvctl.account.change/1", "dry_run": p.dry_run, **data}
         if p.dry_run:
             return {**document, "would": [f"change {key} of {p.name}" for key in data if key != "name"]}
         if len(data) > 1:
             ctl.books.commit(who, [Event("account.changed", data, row["tenant"])])
+        if p.reset_totp:
+            Secrets(ctl.directory).without_totp(p.name)
         return {**document, **(_linked(ctl, p.name) if p.new_link else {})}
 
 
@@ -257,8 +232,11 @@ def listed(ctl: Controller, who: Principal, p: Nothing) -> dict[str, Any]:
     for row in found:
         secret = known.get(row["name"], Secret())
         row["joined"] = secret.password is not None
+        row["authenticator"] = secret.totp is not None
         row["link_pending"] = secret.link is not None and secret.link_until > time.time()
     return {"schema": "kvctl.account.ls/1", "accounts": found}
 
 
-SERVICES: dict[str, Service] = {"account.change": change, "account.create": create, "account.ls": listed}
+SERVICES: dict[str, Service] = {
+    "account.change": change, "account.create": create, "account.ls": listed, "account.totp": authenticator.enrol,
+}  # fmt: skip

@@ -8,7 +8,18 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller.clock import now
-from kvctl.govern.approvals import Request, canonical, check_vote, decided, digest, growth, overdue, roles_for
+from kvctl.govern.approvals import (
+    Request,
+    canonical,
+    check_vote,
+    decided,
+    digest,
+    growth,
+    lapsed,
+    overdue,
+    person,
+    roles_for,
+)
 from kvctl.state import approvals as table
 from kvctl.state.governance import Connection
 from kvctl.types.errors import RefusedError, UsageError
@@ -70,7 +81,7 @@ def asked(ctl: "Controller", who: Principal, event: Event) -> dict[str, Any]:
     data = event.data
     names = sorted(roles_for(data["kind"]))
     with ctl.books.state.reading() as db:
-        able = table.voters(db, [str(name) for name in names], who.name)
+        able = table.voters(db, [str(name) for name in names], person(who.name))
     warnings = []
     if able < data["required"]:
         warnings.append(
@@ -85,11 +96,12 @@ def load(db: Connection, approval: str) -> Request:
     if row is None:
         raise UsageError("KV-APP-001", f"there is no approval request {approval!r}", fix="kvctl approve ls")
     given = {vote["voter"]: vote["decision"] for vote in table.votes(db, approval)}
+    void = table.unable(db, list(given), [str(role) for role in roles_for(str(row["kind"]))], now())
     names = (
         "id", "kind", "tenant", "payload", "payload_sha256", "impact", "requester", "required", "state", "expires",
         "execute_by",
     )  # fmt: skip
-    return Request(**{name: row[name] for name in names}, votes=given)
+    return Request(**{name: row[name] for name in names}, votes=given, void=void)
 
 
 def expire(ctl: "Controller") -> list[str]:
@@ -195,7 +207,7 @@ def cleared(ctl: "Controller", who: Principal, approval: str) -> tuple[Request, 
                 fix=f"kvctl approve show {approval}",
             )
         impact = executor(found.kind).simulate(ctl, found.content)
-        reasons = growth(found.impact, impact)
+        reasons = lapsed(found) + growth(found.impact, impact)
         if reasons:
             abort(ctl, who, approval, reasons, impact)
             raise Aborted(found, reasons)

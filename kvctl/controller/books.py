@@ -15,6 +15,7 @@ from typing import Any
 
 from kvctl.connector.keys import Identity
 from kvctl.controller.clock import now
+from kvctl.controller.datalog import DataLog
 from kvctl.ledger.log import Log
 from kvctl.state.appliers import APPLIERS
 from kvctl.state.governance import Connection, GovernanceState
@@ -43,6 +44,7 @@ class Books:
         except BaseException:
             self.log.close()
             raise
+        self.data = DataLog(directory, site, self.identity)
 
     def catch_up(self) -> int:
         """Apply what the log has and the tables do not. How many events that were."""
@@ -109,6 +111,7 @@ class Books:
 
     def close(self) -> None:
         with self._lock:
+            self.data.close()
             self.state.close()
             self.log.close()
 

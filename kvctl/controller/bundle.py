@@ -20,9 +20,11 @@ from kvctl.types.resources import resource
 
 # Who needs which of our rooms, and which lock says the rest.
 ROOMS = {
+    "engine": ("types", "connector", "sizing"),
     "store": ("types", "connector", "daemon", "sizing", "store"),
     "gateway": ("types", "connector", "daemon", "sizing", "gateway"),
 }
+# An engine's packages are in its own environment.
 LOCKS = {"store": "requirements-store.lock", "gateway": "requirements-gateway.lock"}
 PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "manylinux_2_34")
 PIP_SECONDS = 600.0
@@ -45,14 +47,16 @@ def bundle(kind: str, python: str, arch: str, cache: Path, wheels: Path | None =
     `wheels`: a directory to take the wheels from instead of an index. KV-DEP-001 when they cannot be had.
     """
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = resource(LOCKS[kind])
-    recipe = hashlib.sha256(repr((kind, python, arch)).encode() + lock.read_bytes())
+    lock = resource(LOCKS[kind]) if kind in LOCKS else None
+    about = (kind, python, arch) if lock else (kind,)
+    recipe = hashlib.sha256(repr(about).encode() + (lock.read_bytes() if lock else b""))
     for name, data in sorted(own_files(ROOMS[kind]).items()):
         recipe.update(name.encode() + b"\0" + data)
     path = cache / f"{kind}-{kvctl.__version__}-{recipe.hexdigest()[:16]}.tar.gz"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            install(lock, python, arch, Path(scratch), wheels)
+            if lock:
+                install(lock, python, arch, Path(scratch), wheels)
             write(path, Path(scratch), own_files(ROOMS[kind]))
     return Bundle(path, hashlib.sha256(path.read_bytes()).hexdigest())
 

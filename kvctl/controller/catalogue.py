@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from kvctl.controller import datalog
 from kvctl.controller.stores import StoreAddress, ask
 from kvctl.state import catalogue as table
 from kvctl.types.errors import KvctlError, UnreachableError, UsageError
@@ -36,9 +37,14 @@ def sync(ctl: Controller, store: str, told: Told | None = None) -> dict[str, Any
     `told` hears of the deltas that were taken in, in order. UsageError KV-RET-001 for a store that nobody configured.
     """
     address = address_of(ctl, store)
+    with ctl.books.state.reading() as db:
+        known = table.source(db, store)
     try:
         with _reading:
-            return {"store": store, "state": "ok", **_follow(ctl, store, address, told)}
+            found = {"store": store, "state": "ok", **_follow(ctl, store, address, told)}
+        if known and known.state != "ok" and ctl.schedule is not None:
+            ctl.schedule.poke("erasures")  # one may wait for this store
+        return found
     except KvctlError as error:
         if isinstance(error, UsageError) or not error.code.startswith("KV-STORE"):
             raise
@@ -76,6 +82,8 @@ def _follow(ctl: Controller, store: str, address: StoreAddress, told: Told | Non
                 db, store, run.boot, run.next, now=_now(), sent=run.next - at, stored=len(run.deltas),
                 clock_ms=run.clock_ms,
             )  # fmt: skip
+        span = (run.boot, at, run.next)
+        ctl.books.data.count(f"store:{store}", "chunks.counted", span, datalog.of_deltas(run.deltas))
         if told is not None:
             told(store, run.boot, run.deltas)
         taken = {op: taken[op] + counts[op] for op in taken}
@@ -137,6 +145,8 @@ def _read_again(
             stop = run.next if run.boot == boot else None
             table.add_gap(db, store, boot, at + 1, stop, _now(), run.gap)
     counts = {"untracked": found.untracked, "missing": found.missing, "found": found.found}
+    span = (run.boot, run.next, run.next)
+    ctl.books.data.count(f"store:{store}", "chunks.read", span, {None: counts}, cause=run.gap)
     if known:
         data = {"store": store, "boot": boot, "from": at + 1, "cause": run.gap, "now": run.boot, **counts}
         ctl.books.commit(SYSTEM, [Event("catalogue.gap", data)])

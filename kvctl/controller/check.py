@@ -30,6 +30,14 @@ def check(
     return report, seen
 
 
+def checked(report: CheckReport) -> dict[str, Any]:
+    """What the control log keeps of it: how many, and of what."""
+    return {
+        "nodes": len(report.nodes), "unreachable": len(report.unreachable), "findings": len(report.bad),
+        "verdicts": report.counts(),
+    }  # fmt: skip
+
+
 def judge(
     site: Site,
     nodes: tuple[Node, ...],

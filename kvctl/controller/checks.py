@@ -1,14 +1,16 @@
 """Evidence checks: what `audits/` says, run over the tables. PASS needs something to judge and no row that violates."""
 
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import yaml
 
+from kvctl.controller.agreement import disagreements, keys_unlike
 from kvctl.controller.clock import now
 from kvctl.ledger.verify import verify
 from kvctl.state import audit as state
@@ -27,7 +29,8 @@ class Verdict(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of audits/checks. SQL may use $now (RFC 3339) and $home (the controller's country)."""
+    """One file of audits/checks. SQL may use $now (RFC 3339), $home (the controller's country) and $stores (the names
+    of the stores that it has)."""
 
     id: str
     title: str
@@ -36,7 +39,7 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     controls: dict[str, list[str]]  # pack -> articles or criteria
     population: str
     violations: str
-    also: str = ""  # "ledger": the whole log is computed again, too
+    also: str = ""  # what is looked at beside the tables, one of ALSO
 
 
 class Pack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,20 +95,22 @@ def _read(path: Path, kind: type[Any]) -> Any:
     return msgspec.convert(document, kind)
 
 
-def run(ctl: "Controller", wanted: list[Check]) -> list[Outcome]:
-    """Judge each check now, on the tables as they are."""
+def run(ctl: "Controller", wanted: list[Check], *, ledger: bool = True) -> list[Outcome]:
+    """Judge each check now, on the tables as they are. `ledger`: those that say so compute the log again."""
     at = now()
     with ctl.books.state.reading() as db:
         waived = state.waivers(db, at)
-        return [_judged(ctl, db, check, at, waived.get(check.id)) for check in wanted]
+        return [_judged(ctl, db, check, at, waived.get(check.id), ledger) for check in wanted]
 
 
-def _judged(ctl: "Controller", db: Any, check: Check, at: str, waiver: dict[str, Any] | None) -> Outcome:
-    parameters = {"now": at.removesuffix("Z"), "home": ctl.settings.country}
+def _judged(
+    ctl: "Controller", db: Any, check: Check, at: str, waiver: dict[str, Any] | None, ledger: bool
+) -> Outcome:  # fmt: skip
+    parameters = {"now": at.removesuffix("Z"), "home": ctl.settings.country, "stores": sorted(ctl.settings.stores)}
     population, violations = (text.replace("$now", "$now::TIMESTAMP") for text in (check.population, check.violations))
     judged, count, rows = state.judge(db, population, violations, parameters)
-    if check.also == "ledger" and judged:
-        problems = log_problems(ctl)
+    if check.also and judged and (ledger or check.also != "ledger"):
+        problems = ALSO[check.also](ctl)
         count, rows = count + len(problems), [*rows, *problems]
     if not judged:
         verdict = Verdict.NO_EVIDENCE
@@ -122,23 +127,11 @@ def log_problems(ctl: "Controller", since: str | None = None) -> list[dict[str, 
     log.checkpoint()
     report = verify(log.directory, log.origin, ctl.books.identity.public, since)
     found = [{"place": one.place, "what": one.what, "idx": one.index} for one in report.problems]
-    return found + disagreements(ctl)
+    return found or disagreements(ctl)  # a log that is not sound says nothing about the tables
 
 
-def disagreements(ctl: "Controller") -> list[dict[str, Any]]:
-    """Rows of `events` that are not what the log says."""
-    found = []
-    with ctl.books.state.reading() as db:
-        held = iter(db.execute("SELECT idx, kind, actor, tenant, outcome, data FROM events ORDER BY idx").fetchall())
-    row = next(held, None)
-    for event in ctl.books.recorded(0):
-        if row is None or row[0] != event.index:
-            found.append({"place": "table events", "what": "an entry of the log has no row", "idx": event.index})
-            continue
-        said = (event.kind, event.actor, event.tenant, event.outcome, dict(event.data))
-        if (*row[1:5], json.loads(row[5])) != said:
-            found.append({"place": "table events", "what": "a row is not what the log says", "idx": event.index})
-        row = next(held, None)
-    if row is not None:
-        found.append({"place": "table events", "what": "a row is of no entry of the log", "idx": row[0]})
-    return found
+ALSO: dict[str, Callable[["Controller"], list[dict[str, Any]]]] = {
+    "ledger": log_problems,
+    "keys": partial(keys_unlike, destroyed=False),
+    "destroyed-keys": partial(keys_unlike, destroyed=True),
+}

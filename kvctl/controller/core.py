@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvctl.controller import settings as settings_file
 from kvctl.controller.authorize import authorize
 from kvctl.controller.books import Books
 from kvctl.controller.services import service
@@ -26,9 +27,21 @@ class Controller:
     """One site's controller in this process. `settings` name its directory, inventory and stores."""
 
     def __init__(self, settings: ControllerSettings, books: Books) -> None:
-        self.settings = settings
+        self._settings, self._stamp = settings, settings_file.stamp(settings.directory)
         self.books = books
         self.schedule: Schedule | None = None  # of a kvctld; None in a process that lives for one call
+
+    @property
+    def settings(self) -> ControllerSettings:
+        """As the settings file says now: a deployment writes stores, gateways and connectors into it."""
+        stamp = settings_file.stamp(self._settings.directory)
+        if stamp != self._stamp:
+            self._settings, self._stamp = settings_file.renewed(self._settings), stamp
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: ControllerSettings) -> None:
+        self._settings = settings
 
     @property
     def directory(self) -> Path:

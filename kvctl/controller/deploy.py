@@ -7,7 +7,6 @@ configuration, signed certificate and unit. Both halves are plans, carried out a
 import json
 import os
 import secrets
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -26,29 +25,24 @@ from kvctl.connector.keys import Identity, KeyLease, RootKey, write_lease
 from kvctl.controller import settings as settings_file
 from kvctl.controller.books import site_identity
 from kvctl.controller.bundle import Bundle, bundle
-from kvctl.controller.clock import now
+from kvctl.controller.deploy_steps import Enrolled, Keys, Work, authority_of, enrol, machine, nodes_of_kind, plan_of
 from kvctl.controller.observe import observe
-from kvctl.controller.pki import Authority
 from kvctl.controller.provision import OnEvent, provision
 from kvctl.controller.site import Site
 from kvctl.controller.stores import StoreAddress, ask
 from kvctl.fleet.inventory.model import Node
-from kvctl.fleet.plan.build import plan_hash
 from kvctl.fleet.plan.intent import cache_drives
-from kvctl.fleet.plan.preconditions import read
-from kvctl.fleet.remote import ssh
 from kvctl.fleet.remote.target import Target, resolve
 from kvctl.types.chunks import Scope
 from kvctl.types.errors import KvctlError, RefusedError, UnreachableError, UsageError
 from kvctl.types.facts import NodeFacts
-from kvctl.types.plans import Change, Plan, Step
+from kvctl.types.plans import Change, Plan
 
 PORT, ADMIN_PORT = 7740, 7741
-ROLE = "kvstored"
+ROLE, BECAUSE = "kvstored", "deploy.storage"
 SHARE = 0.9  # of a drive: the rest is the file system's and the index's
 RAM_SHARE = 0.25  # of the node's memory
 LEAST_RAM = 256 << 20
-ENROL_SECONDS = 60.0
 CANARY_SECONDS = 60.0
 
 
@@ -80,22 +74,12 @@ class Wanted:
         return {**about, "mounts": [mount.path for mount in self.mounts], **more}
 
 
-@dataclass(frozen=True, slots=True)
-class Enrolled:
-    """What came back from a node: public only."""
-
-    identity: str  # 64 hexadecimal digits
-    request: str  # PEM signing request of its admin side
-
-
 def storage_nodes(site: Site, names: tuple[str, ...]) -> tuple[Node, ...]:
     """The nodes to deploy to; UsageError KV-DEP-002 for one that is no storage node."""
-    chosen = site.select(names)
-    kinds = {node.name: site.inventory.role_of(node).kind for node in chosen}
-    wrong = [name for name in names if kinds[name] != "storage"]
+    found, wrong = nodes_of_kind(site, names, "storage")
     if wrong:
         raise UsageError("KV-DEP-002", f"no storage node: {', '.join(wrong)}", fix="name nodes whose role is storage")
-    return tuple(node for node in chosen if kinds[node.name] == "storage")
+    return found
 
 
 def wanted(site: Site, nodes: Sequence[Node], wheels: Path | None) -> tuple[list[Wanted], dict[str, str]]:
@@ -143,32 +127,14 @@ def mounts_of(site: Site, node: Node, facts: NodeFacts) -> tuple[tuple[Mount, ..
     return tuple(replace(mount, tier="disk") if n >= first else mount for n, mount in enumerate(found)), ""
 
 
-def make(site: Site, verb: str, steps: Sequence[tuple[Wanted, dict[str, Any], tuple[Change, ...]]]) -> Plan:
-    """A plan of one step a node."""
-    made = [
-        Step(
-            id=f"s{number:02d}", node=one.node.name, role=ROLE, verb=verb, args=args, changes=changes,
-            because=("deploy.storage",), preconditions=identities(one),
-        )
-        for number, (one, args, changes) in enumerate(steps, 1)
-    ]  # fmt: skip
-    names = tuple(one.node.name for one, _, _ in steps)
-    plan = Plan("", "", site.inventory.site.name, now(), {n: now() for n in names}, names, steps=tuple(made))
-    digest = plan_hash(plan)
-    return replace(plan, hash=digest, id=f"p-{digest[:12]}")
-
-
-def identities(one: Wanted) -> dict[str, str]:
-    keys = ["host.machine_id", *(f"drive.pci:{mount.serial}" for mount in one.mounts)]
-    return {key: value for key, value in read(one.facts, keys).items() if value}
+def step(one: Wanted, args: dict[str, Any], changes: tuple[Change, ...]) -> Work:
+    drives = [f"drive.pci:{mount.serial}" for mount in one.mounts]
+    return Work(one.node.name, args, changes, machine(one.facts, drives))
 
 
 def install_plan(site: Site, nodes: Sequence[Wanted]) -> Plan:
-    return make(
-        site,
-        "install",
-        [(one, one.args(), (Change(one.bundle.name, "archive", "", one.bundle.sha256[:16]),)) for one in nodes],
-    )
+    work = (step(one, one.args(), (Change(one.bundle.name, "archive", "", one.bundle.sha256[:16]),)) for one in nodes)
+    return plan_of(site, ROLE, "install", BECAUSE, work)
 
 
 def apply_plan(site: Site, nodes: Sequence[Wanted], enrolled: Mapping[str, Enrolled]) -> Plan:
@@ -184,12 +150,8 @@ def apply_plan(site: Site, nodes: Sequence[Wanted], enrolled: Mapping[str, Enrol
         text = config(one, site.inventory.site.name, controller.public.hex(), connectors)
         args = one.args(config=text, certificate=certificate, client_ca=authority.certificate_path.read_text())
         changes = tuple(Change(m.path, "capacity", "", f"{m.capacity / (1 << 30):.1f} GiB") for m in one.mounts)
-        steps.append((one, args, changes))
-    return make(site, "apply", steps)
-
-
-def authority_of(site: Site) -> Authority:
-    return Authority(site.directory / "tls", site.inventory.site.name)
+        steps.append(step(one, args, changes))
+    return plan_of(site, ROLE, "apply", BECAUSE, steps)
 
 
 def config(one: Wanted, site: str, controller: str, connectors: Mapping[str, str]) -> str:
@@ -225,21 +187,9 @@ def tiers(mounts: Sequence[Mount]) -> dict[str, Any]:
     return found
 
 
-def enrol(one: Wanted, target: Target) -> Enrolled:
-    """Have the node make its keys, and take what is public. UnreachableError, KvctlError as SSH gives them."""
-    argv = [
-        "env", f"PYTHONPATH=/opt/kvctl/{one.bundle.name}", "PYTHONDONTWRITEBYTECODE=1", "python3", "-P", "-m",
-        "kvctl.connector.enrol", "--identity", "/etc/kvctl/store.key", "--tls-key", "/etc/kvctl/store-tls.key",
-        "--name", one.node.name, "--san", one.node.address, "--san", one.address,
-    ]  # fmt: skip
-    # As the daemon's own user, to whom the keys belong.
-    command = ssh.as_root(target, "runuser -u kvctl -- " + shlex.join(argv))
-    with ssh.connect(target, timeout=ENROL_SECONDS) as session:
-        result = session.run(ssh.bounded(command, ENROL_SECONDS), timeout=ENROL_SECONDS)
-    if result.rc:
-        raise ssh.explain(target, "make the store's keys", result)
-    said = json.loads(result.out)
-    return Enrolled(said["identity"], said["request"])
+def keys_of(one: Wanted) -> Keys:
+    addresses = (one.node.address, one.address)
+    return Keys("kvctl", "/etc/kvctl/store.key", "/etc/kvctl/store-tls.key", one.node.name, addresses)
 
 
 def deploy_storage(
@@ -253,7 +203,10 @@ def deploy_storage(
     if runs[-1]["exit_code"]:
         return {"runs": runs, "stores": []}
     targets = resolve(site.inventory, site.directory, nodes=[one.node.name for one in nodes])
-    enrolled = {one.node.name: enrol(one, targets[one.node.name]) for one in nodes}
+    enrolled = {
+        one.node.name: enrol(targets[one.node.name], "python3", f"/opt/kvctl/{one.bundle.name}", keys_of(one))
+        for one in nodes
+    }
     plan = apply_plan(site, nodes, enrolled)
     runs.append(provision(site, plan, converge=False, on_event=on_event, concurrency=concurrency))
     if runs[-1]["exit_code"]:
@@ -333,15 +286,15 @@ def canary(site: Site, one: Wanted, target: Target, enrolled: Enrolled, lease: K
     return found
 
 
-def canary_lease(controller: Identity) -> KeyLease:
-    """A lease on a scope that nobody else has, for a few minutes."""
+def canary_lease(controller: Identity, holder: bytes | None = None) -> KeyLease:
+    """A lease on a scope that nobody else has, for a few minutes; `holder`: a connector's public key."""
     begin, scope = int(time.time()), Scope(TENANT, "canary", os.urandom(16))
     capability = Capability(
         scope.tenant,
         scope.domain,
         scope.epoch,
         ALL,
-        controller.public,
+        holder or controller.public,
         NO_LIMITS,
         secrets.token_bytes(16),
         begin,

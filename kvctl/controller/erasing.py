@@ -33,7 +33,7 @@ def destroy_keys(
     (rows with domain, epoch, receipt; domains whose keys a hold keeps). A key is of a whole domain, so any hold in
     the domain keeps it.
     """
-    if scope.kind == "subject":
+    if not scope.by_key:
         return [], []
     with ctl.books.deciding() as db:
         doomed = [e for e in tenants.epochs(db, scope.tenant, scope.domain) if str(e["created_at"]) <= since]
@@ -84,6 +84,8 @@ def _follow(ctl: Controller, store: str) -> None:
 def _bodies(ctl: Controller, store: str, scope: Scope, keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if scope.kind == "subject":
         return [{"tenant": scope.tenant, "subject": scope.subject}]
+    if not scope.by_key:
+        return []  # the catalogue has their names: they go by those
     with ctl.books.state.reading() as db:
         present = {
             (e["domain"], e["epoch"])
@@ -134,7 +136,7 @@ def flush(ctl: Controller) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name, settings in sorted(ctl.settings.gateways.items()):
         try:
-            answer = ask(StoreAddress(settings.admin), "flush", {}, timeout=FLUSH_SECONDS)
+            answer = ask(StoreAddress.of(settings), "flush", {}, timeout=FLUSH_SECONDS)
         except KvctlError as error:
             why = f"gateway {name} does not answer: {error.why or error.what}"
             found.append({"gateway": name, "engine": f"{name}/*", "answered": False, "why": why[:LONGEST]})

@@ -1,4 +1,5 @@
-"""Erasure of a tenant, a domain or a user: on record when it comes, carried out, probed, and closed with a receipt.
+"""Erasure of a tenant, a domain, a user, or what was stored for a model or in a time: on record when it comes, carried
+out, probed, and closed with a receipt.
 
 Each step can be done again. An erasure that a process left open, that a store was away for, or that a hold restricted
 is taken up by `resume_erasures`.
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from kvctl.controller import erasing
 from kvctl.controller.catalogue import sync_all
 from kvctl.controller.clock import now
-from kvctl.controller.holds import push_holds, require_tenant, subject_of
+from kvctl.controller.holds import HEX16, push_holds, require_tenant, subject_of
+from kvctl.controller.policies import moment
 from kvctl.controller.snapshots import published
 from kvctl.govern.erasure import DAYS, LONGEST, MOST, AtStore, Scope, not_covered, receipt
 from kvctl.state import erasures, holds, tenants
@@ -25,7 +27,7 @@ from kvctl.state.governance import Connection
 from kvctl.types.errors import UsageError
 from kvctl.types.events import Event
 from kvctl.types.principals import SYSTEM, Principal
-from kvctl.types.requests import EraseSubject, EraseTenant, ErasureNamed, TenantScope
+from kvctl.types.requests import EraseChunks, EraseSubject, EraseTenant, ErasureNamed, TenantScope
 
 if TYPE_CHECKING:
     from kvctl.controller.core import Controller, Service
@@ -46,15 +48,41 @@ def erase_tenant(ctl: Controller, who: Principal, p: EraseTenant) -> dict[str, A
 
     UsageError KV-ERA-002 without the tenant's name typed again, 003 for a domain that it does not have.
     """
-    with ctl.books.state.reading() as db:
-        require_tenant(db, p.tenant)
-        known = {str(row["domain"]) for row in tenants.epochs(db, p.tenant)}
-    if p.domain is not None and p.domain not in known:
-        raise UsageError("KV-ERA-003", f"{p.tenant} has no domain {p.domain[:80]!r}", fix=", ".join(sorted(known)))
+    _check_domain(ctl, p.tenant, p.domain)
     if not p.dry_run and p.confirm != p.tenant:
         raise UsageError("KV-ERA-002", "the erasure was not confirmed", fix="type the tenant's name")
     scope = Scope("tenant" if p.domain is None else "domain", p.tenant, p.domain)
     return _erase(ctl, who, scope, "kvctl.erase.tenant/1", dry_run=p.dry_run)
+
+
+def erase_chunks(ctl: Controller, who: Principal, p: EraseChunks) -> dict[str, Any]:
+    """Erase what a tenant stored for one model, or in a time. It goes by the names that the catalogue has.
+
+    UsageError KV-ERA-002 and 003 as erase_tenant, 006 when neither a model nor a time was named, or what is none.
+    """
+    since, until = (None if one is None else moment(one) for one in (p.since, p.until))
+    wrong = ""
+    if p.model is None and since is None and until is None:
+        wrong = "neither a model nor a time was named"
+    elif p.model is not None and not HEX16.fullmatch(p.model):
+        wrong = "a model is 32 hexadecimal digits: kvctl fingerprint shows them"
+    elif since is not None and until is not None and since >= until:
+        wrong = "the time ends before it begins"
+    if wrong:
+        raise UsageError("KV-ERA-006", "that is nothing to erase", why=wrong, fix="kvctl erase --help")
+    _check_domain(ctl, p.tenant, p.domain)
+    if not p.dry_run and p.confirm != p.tenant:
+        raise UsageError("KV-ERA-002", "the erasure was not confirmed", fix="type the tenant's name")
+    scope = Scope("time" if p.model is None else "model", p.tenant, p.domain, None, p.model, since, until)
+    return _erase(ctl, who, scope, "kvctl.erase.chunks/1", dry_run=p.dry_run)
+
+
+def _check_domain(ctl: Controller, tenant: str, domain: str | None) -> None:
+    with ctl.books.state.reading() as db:
+        require_tenant(db, tenant)
+        known = {str(row["domain"]) for row in tenants.epochs(db, tenant)}
+    if domain is not None and domain not in known:
+        raise UsageError("KV-ERA-003", f"{tenant} has no domain {domain[:80]!r}", fix=", ".join(sorted(known)))
 
 
 def _erase(ctl: Controller, who: Principal, scope: Scope, schema: str, *, dry_run: bool) -> dict[str, Any]:
@@ -64,7 +92,8 @@ def _erase(ctl: Controller, who: Principal, scope: Scope, schema: str, *, dry_ru
         return {"schema": schema, "dry_run": True, "erasure": None, "would": _would(ctl, scope)}
     erasure = f"e-{now()[:10].replace('-', '')}-{secrets.token_hex(4)}"
     due = (datetime.now(UTC) + timedelta(days=DAYS)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    data = {"erasure": erasure, "scope": scope.kind, "domain": scope.domain, "subject": scope.subject, "due": due}
+    about = {name: value for name, value in asdict(scope).items() if name not in ("kind", "tenant")}
+    data = {"erasure": erasure, "scope": scope.kind, "due": due, **about}
     ctl.books.commit(who, [Event("erasure.received", data, scope.tenant)])
     return {"schema": schema, "dry_run": False, "erasure": erasure, "due": due, **run(ctl, who, erasure)}
 
@@ -73,7 +102,7 @@ def _would(ctl: Controller, scope: Scope) -> dict[str, Any]:
     with ctl.books.state.reading() as db:
         found = erasures.copies(db, asdict(scope), now())
         held = [row["id"] for row in holds.in_force(db, now(), scope.tenant) if scope.meets(row)]
-        keys = [] if scope.kind == "subject" else tenants.epochs(db, scope.tenant, scope.domain)
+        keys = tenants.epochs(db, scope.tenant, scope.domain) if scope.by_key else []
         stores = [AtStore(name) for name in sorted(ctl.settings.stores)]
         engines = [{"engine": f"{n}/*", "answered": True, "why": ""} for n in sorted(ctl.settings.gateways)]
         unknown = erasures.without_user(db, scope.tenant)
@@ -93,7 +122,8 @@ def run(ctl: Controller, who: Principal, erasure: str) -> dict[str, Any]:
 
 
 def scope_of(row: dict[str, Any]) -> Scope:
-    return Scope(row["scope"], row["tenant"], row["domain"], row["subject"])
+    names = ("tenant", "domain", "subject", "model", "stored_from", "stored_until")
+    return Scope(row["scope"], **{name: row[name] for name in names})
 
 
 def _run(ctl: Controller, who: Principal, erasure: str) -> dict[str, Any]:
@@ -108,10 +138,12 @@ def _run(ctl: Controller, who: Principal, erasure: str) -> dict[str, Any]:
         held = [hold for hold in holds.in_force(db, now(), scope.tenant) if scope.meets(hold)]
         kept_at_stores = bool(holds.in_force(db, now(), scope.tenant))
         found = erasures.copies(db, asdict(scope), since)
+        unknown = sorted(set(erasures.holders(db, asdict(scope), since)) - set(ctl.settings.stores))
     keys, kept = erasing.destroy_keys(ctl, who, scope, since, held)
     if keys:
         published(ctl)
-    stores = []
+    # The catalogue has copies at a store that is in the settings no longer: nobody was asked, so they count as there.
+    stores = [AtStore(name, error="it is not in the controller's settings: nothing was asked") for name in unknown]
     for name in sorted(ctl.settings.stores):
         if kept_at_stores and not pushed.get(name, {"ok": False})["ok"]:
             # It might erase what a hold keeps.
@@ -192,5 +224,6 @@ def show_receipt(ctl: Controller, who: Principal, p: ErasureNamed) -> dict[str, 
 
 
 SERVICES: dict[str, Service] = {
-    "erase.ls": ls, "erase.receipt": show_receipt, "erase.subject": erase_subject, "erase.tenant": erase_tenant
+    "erase.chunks": erase_chunks, "erase.ls": ls, "erase.receipt": show_receipt, "erase.subject": erase_subject,
+    "erase.tenant": erase_tenant,
 }  # fmt: skip

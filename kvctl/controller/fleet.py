@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import runs
-from kvctl.controller.check import check
-from kvctl.controller.plan import make_plan
+from kvctl.controller.check import check, checked
+from kvctl.controller.plan import made, make_plan
 from kvctl.controller.site import Site, open_site
 from kvctl.controller.status import status
 from kvctl.state import fleet as state
@@ -59,8 +59,7 @@ def run_check(ctl: Controller, who: Principal, p: NodesNamed) -> dict[str, Any]:
     nodes = site.select(tuple(p.nodes))
     with reading():
         report, _ = check(site, nodes)
-    bad = sum(finding.bad for finding in report.findings)
-    ctl.books.commit(who, [Event("fleet.checked", {"nodes": len(nodes), "findings": bad})])
+    ctl.books.commit(who, [Event("fleet.checked", checked(report))])
     return dict(to_builtins(report.document()))
 
 
@@ -70,7 +69,7 @@ def make(ctl: Controller, who: Principal, p: NodesNamed) -> dict[str, Any]:
     nodes = site.select(tuple(p.nodes))
     with reading():
         report = make_plan(site, nodes)
-    ctl.books.commit(who, [Event("plan.made", {"plan": report.plan.id, "hash": report.plan.hash})])
+    ctl.books.commit(who, [Event("plan.made", made(report.plan))])
     return dict(to_builtins(report.document()))
 
 
@@ -85,7 +84,7 @@ def show_run(ctl: Controller, who: Principal, p: RunNamed) -> dict[str, Any]:
 def cancel_run(ctl: Controller, who: Principal, p: RunNamed) -> dict[str, Any]:
     """Ask a run to start nothing new."""
     view = runs.cancel(ctl.directory, p.run)
-    ctl.books.commit(who, [Event("run.cancelled", {"run": view["id"]})])
+    ctl.books.commit(who, [Event("run.cancelled", runs.cancelled(view))])
     return {"schema": "kvctl.run/1", **view}
 
 

@@ -17,7 +17,7 @@ from kvctl.types.chunks import Scope
 from kvctl.types.errors import RefusedError, UsageError
 from kvctl.types.events import Event
 from kvctl.types.principals import Principal
-from kvctl.types.requests import LeaseRequest
+from kvctl.types.requests import LeaseRequest, LeaseScopes
 
 if TYPE_CHECKING:
     from kvctl.controller.core import Controller, Service
@@ -82,4 +82,20 @@ def _issued(capability: Capability) -> Event:
     return Event("capability.issued", data, capability.tenant)
 
 
-SERVICES: dict[str, Service] = {"lease.issue": issue, "snapshot.get": snapshots.get}
+def scopes(ctl: Controller, who: Principal, p: LeaseScopes) -> dict[str, Any]:
+    """The scopes of every active tenant, in their present epochs, and the number of this state of affairs.
+
+    It waits up to `wait` seconds (snapshots.MOST_WAIT) for a number above `after`. RefusedError KV-TEN-030 as in
+    `issue`.
+    """
+    check_holder(ctl, who, p.holder)
+    snapshots.wait_for_newer(ctl, p.after, min(max(p.wait, 0.0), snapshots.MOST_WAIT))
+    with ctl.books.state.reading() as db:
+        active = {str(row["tenant"]) for row in state.tenants(db) if row["state"] == "active"}
+        found = [row for row in state.current_epochs(db) if row["tenant"] in active]
+        number = state.number(db)
+    rows = [{"tenant": row["tenant"], "domain": row["domain"], "epoch": row["epoch"]} for row in found]
+    return {"schema": "kvctl.lease.scopes/1", "number": number, "scopes": rows}
+
+
+SERVICES: dict[str, Service] = {"lease.issue": issue, "lease.scopes": scopes, "snapshot.get": snapshots.get}

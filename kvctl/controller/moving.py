@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kvctl.controller.residency import decision
 from kvctl.controller.stores import StoreAddress, ask
 from kvctl.govern.moves import outcome
 from kvctl.state import moves as table
@@ -34,6 +35,7 @@ class Running:
     """A move that this process carries out."""
 
     stop: threading.Event = field(default_factory=threading.Event)
+    forbidden: str = ""  # the rule that residency stops it by
     interrupted: bool = False
     progress: dict[str, dict[str, Any]] = field(default_factory=dict)  # store -> how far it is
 
@@ -149,20 +151,38 @@ class _Carrier:
         with ThreadPoolExecutor(1, "move") as pool:
             future = pool.submit(ask, address, "move", dict(request), timeout=DAY)
             while not future.done():
-                self._look(future, store, address, request["id"])
+                self._look(future, store, address, request)
             return future.result()
 
-    def _look(self, future: "Future[dict[str, Any]]", store: str, address: StoreAddress, name: str) -> None:
+    def _look(
+        self, future: "Future[dict[str, Any]]", store: str, address: StoreAddress, request: Mapping[str, Any]
+    ) -> None:
         with self._interruptible():
             wait([future], TICK)
         if future.done():
             return
+        name = request["id"]
+        self._decide_again(store, request["target"])
         try:
             if self._run.stop.is_set():
                 _cancel(address, name)
             self._tell(store, _row_of(address, name))
         except KvctlError as error:
             log.debug("%s: %s", store, error)  # the answer to the move itself will say what is wrong
+
+    def _decide_again(self, store: str, tier: str) -> None:
+        """A policy that was put in force meanwhile stops the move; that it does is on record."""
+        if self._run.stop.is_set():
+            return
+        tenant = self._row["tenant"]
+        with self._ctl.books.state.reading() as db:
+            made = decision(self._ctl, db, "move", tenant, store=store, tier=tier, ref=self._row["id"])
+        if made.verdict.allowed:
+            return
+        self._run.forbidden = f"{store}/{tier}: {made.verdict.rule}"
+        data = {"move": self._row["id"], "decisions": [made.id], "rules": [self._run.forbidden]}
+        self._ctl.books.commit(self._who, [made.event, Event("tier.refused", data, tenant, "refused")])
+        self._run.stop.set()
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -189,6 +209,8 @@ class _Carrier:
 
     def finish(self, planned: list[str], ended: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         state, why = outcome(planned, ended, back=self._back)
+        if self._run.forbidden:
+            why = "; ".join(part for part in (f"residency forbids it: {self._run.forbidden}", why) if part)
         counts = {
             name: sum(sum((row[name] or {}).values()) for row in ended.values()) for name in ("failed", "skipped")
         }

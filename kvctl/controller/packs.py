@@ -15,7 +15,8 @@ from kvctl import __version__
 from kvctl.controller.checks import Check, Outcome, Pack, checks, run
 from kvctl.controller.clock import now
 from kvctl.controller.export import table_csv
-from kvctl.ledger.note import verifier_key
+from kvctl.ledger.log import Log
+from kvctl.ledger.note import sign_manifest, verifier_key
 from kvctl.state import audit as state
 from kvctl.types.principals import Principal
 from kvctl.types.resources import resource
@@ -51,15 +52,19 @@ def make(ctl: "Controller", who: Principal, pack: Pack, tenant: str | None) -> M
         files |= check_files(one)
     evidence = proved(ctl, tenant)
     files |= evidence
-    files |= log_files(ctl) if tenant is None else {}
+    if tenant is None:
+        files |= log_files(ctl.books.log, "control") | log_files(ctl.books.data.open(), "data")
     about = summary(ctl, who, pack, tenant, at, outcomes)
     files["pack.json"] = json.dumps(about, indent=2, ensure_ascii=False).encode()
     files["report.html"] = report(pack, about, outcomes, sum(name.endswith(".tlog-proof") for name in evidence))
-    files["keys/site.pub"] = (verifier_key(ctl.books.log.origin, ctl.books.identity.public) + "\n").encode()
+    origins = (ctl.books.log.origin, ctl.books.data.origin)
+    keys = [verifier_key(origin, ctl.books.identity.public) + "\n" for origin in origins]
+    files["keys/site.pub"] = "".join(keys).encode()
     files[f"checkpoints/{about['log']['size']}.checkpoint"] = ctl.books.log.checkpoint().encode()
     files["verify.py"] = (resource("audits") / "verify.py").read_bytes()
     files["README.txt"] = (resource("audits") / "templates" / "README.txt").read_bytes()
     files["MANIFEST.sha256"] = manifest(files)
+    files["MANIFEST.sig"] = sign_manifest(files["MANIFEST.sha256"], ctl.books.log.origin, ctl.books.identity).encode()
     stamp = re.sub(r"[^0-9T]", "", at)[:15]
     name = f"{stamp}-{pack.pack}" + (f"-{tenant}" if tenant else "")
     data = zipped(files, name)
@@ -84,6 +89,7 @@ def check_files(one: Outcome) -> dict[str, bytes]:
 
 def sql_text(check: Check) -> str:
     head = f"-- {check.id}: {check.question}\n-- PASS: {check.rule}\n-- and a population above zero.\n"
+    head += f"-- Looked at beside the tables: {check.also}.\n" if check.also else ""
     return f"{head}\n-- population\n{check.population.strip()};\n\n-- violations\n{check.violations.strip()};\n"
 
 
@@ -103,13 +109,14 @@ def proved(ctl: "Controller", tenant: str | None) -> dict[str, bytes]:
     return files
 
 
-def log_files(ctl: "Controller") -> dict[str, bytes]:
-    """The log as its checkpoint covers it: tiles, entries, checkpoint."""
-    root = ctl.books.log.directory
+def log_files(log: Log, name: str) -> dict[str, bytes]:
+    """A log as its checkpoint covers it: tiles, entries, checkpoint."""
+    log.checkpoint()
+    root = log.directory
     found = [p for p in sorted(root.rglob("*")) if p.is_file() and p.relative_to(root).parts[0] not in NOT_EXPORTED]
     if sum(path.stat().st_size for path in found) > MOST_LOG:
         return {}
-    return {f"ledger/control/{path.relative_to(root).as_posix()}": path.read_bytes() for path in found}
+    return {f"ledger/{name}/{path.relative_to(root).as_posix()}": path.read_bytes() for path in found}
 
 
 def summary(

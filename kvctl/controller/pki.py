@@ -198,7 +198,11 @@ def requested_key(request: bytes) -> CertificatePublicKeyTypes:
 
 
 def _lasts(path: Path) -> bool:
-    found = x509.load_pem_x509_certificate(path.read_bytes())
+    return lasts(x509.load_pem_x509_certificate(path.read_bytes()))
+
+
+def lasts(found: x509.Certificate) -> bool:
+    """Whether it is not to be renewed yet."""
     return datetime.now(UTC) + timedelta(days=RENEW_DAYS) < found.not_valid_after_utc
 
 

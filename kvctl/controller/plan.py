@@ -1,6 +1,7 @@
 """Plan: fresh facts and findings to a stored plan with an id."""
 
 import json
+from typing import Any
 
 from kvctl.controller.check import check
 from kvctl.controller.clock import now
@@ -28,6 +29,15 @@ def make_plan(site: Site, nodes: tuple[Node, ...], may_destroy: frozenset[str] =
     with site.database.transaction() as db:
         fleet.add_plan(db, plan.id, plan.created, json.dumps(to_builtins(plan)))
     return PlanReport(plan, report)
+
+
+def made(plan: Plan) -> dict[str, Any]:
+    """What the control log keeps of it: its hash stands for the whole of it."""
+    return {
+        "plan": plan.id, "hash": plan.hash, "steps": len(plan.steps), "nodes": len(plan.nodes),
+        "refusals": len(plan.refusals), "unreachable": len(plan.unreachable),
+        "destroys": len({serial for step in plan.steps for serial in step.destroys_data}),
+    }  # fmt: skip
 
 
 def renewed(site: Site, plan_id: str) -> PlanReport:

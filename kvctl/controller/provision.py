@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kvctl.controller.acts import NAMED, acting, must
 from kvctl.controller.check import check
 from kvctl.controller.clock import now
+from kvctl.controller.plan import made
 from kvctl.controller.runs import document, find
 from kvctl.controller.site import Site
 from kvctl.fleet.inventory.load import load
@@ -38,11 +40,22 @@ def provision(
         return settled(site, plan)
     run_dir = site.directory / "runs" / journal.new_run_id(datetime.now(UTC))
     options = options_for(site, plan, converge, concurrency, max_fail or 0)
-    run = handle.start(run_dir, plan, options)
-    if not converge:
-        drain(site, {s.node for s in plan.steps}, run_dir.name)
-    view = follow(run, on_event)
+    must(site.ledger, "plan.made", made(plan))
+    with acting(site, "run", run_dir.name, carried(plan, options)):
+        run = handle.start(run_dir, plan, options)
+        if not converge:
+            drain(site, {s.node for s in plan.steps}, run_dir.name)
+        view = follow(run, on_event)
     return with_dead_nodes(document(view), plan.unreachable)
+
+
+def carried(plan: Plan, options: Options) -> dict[str, Any]:
+    """What the control log keeps of a run that begins."""
+    destroyed = sorted({serial for step in plan.steps for serial in step.destroys_data})
+    return {
+        "plan": plan.id, "hash": plan.hash, "steps": len(plan.steps), "converge": options.converge,
+        "nodes": sorted(options.targets), "destroys": destroyed[:NAMED], "destroys_total": len(destroyed),
+    }  # fmt: skip
 
 
 def resume(site: Site, run_id: str, *, on_event: OnEvent) -> dict[str, Any]:
@@ -51,7 +64,8 @@ def resume(site: Site, run_id: str, *, on_event: OnEvent) -> dict[str, Any]:
     plan = from_json((run_dir / handle.PLAN).read_bytes(), Plan, where=str(run_dir / handle.PLAN))
     kept = from_json((run_dir / handle.OPTIONS).read_bytes(), Options, where=str(run_dir / handle.OPTIONS))
     options = options_for(site, plan, kept.converge, kept.concurrency, kept.max_fail)
-    view = follow(handle.resume(run_dir, options), on_event)
+    with acting(site, "run", run_dir.name, carried(plan, options), begun="resumed"):
+        view = follow(handle.resume(run_dir, options), on_event)
     return with_dead_nodes(document(view), plan.unreachable)
 
 
@@ -138,6 +152,9 @@ def settled(site: Site, plan: Plan) -> dict[str, Any]:
     """Nothing to change: nodes that are clean are in service, and it is said so. No run is recorded."""
     report, _ = check(site, site.select(tuple(plan.facts_at)))
     reasons = {n: verdict(n, "done", report) for n in plan.facts_at}
+    drained = sum(bool(why) for why in reasons.values())
+    about = {"plan": plan.id, "hash": plan.hash, "returned": len(reasons) - drained, "drained": drained}
+    must(site.ledger, "fleet.settled", about)
     set_states(site, reasons)
     nodes = [{"node": n, "state": "drained" if why else "returned", "why": why} for n, why in reasons.items()]
     empty = {"id": "-", "state": "finished", "plan": plan.id, "steps": 0, "done": 0, "failed": 0, "not_done": 0}

@@ -35,8 +35,12 @@ LANDING = "flash"  # the tier that a PUT goes to
 # The scope in which a deployment writes one chunk and reads it back.
 CANARY_TENANT = {"tenant": CANARY, "state": "active", "quota_bytes": 64 << 20}
 NO_VERB = "KV-STORE-012"
-CODES = {"KV-TEN-011": "A store keeps chunks that were to be erased: they are held."}
-HELD = "KV-TEN-011"
+HELD, MANY = "KV-TEN-011", "KV-TEN-013"
+CODES = {
+    "KV-TEN-011": "A store keeps chunks that were to be erased: they are held.",
+    "KV-TEN-013": "There are more tenants than a store can be told of.",
+}
+MOST = 30_000  # tenants of one list: with the longest names it is as long as a store's admin side takes (4 MiB)
 OLDER = "KV-STORE-024"  # a store has a later list already
 
 
@@ -124,6 +128,10 @@ def _requests(name: str, message: Message) -> list[tuple[str, dict[str, Any], fl
 
 def _ask(address: StoreAddress, verb: str, body: dict[str, Any], seconds: float) -> dict[str, Any]:
     about = {"verb": verb, **({"asked": body} if verb == "erase" else {})}
+    if verb == "tenants" and len(body["tenants"]) > MOST:
+        why = f"{len(body['tenants']) - 1} tenants; its list holds {MOST - 1}, and it keeps to the one it has"
+        found = {"code": MANY, "what": CODES[MANY], "why": why}
+        return {**about, "ok": False, "error": found, "unreachable": False}
     try:
         answer = ask(address, verb, body, timeout=seconds)
     except KvctlError as error:

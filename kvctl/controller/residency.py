@@ -65,6 +65,7 @@ def decide(
 def live(ctl: "Controller", who: Principal, p: TenantScope) -> dict[str, Any]:
     """Where the copies are now, and which are outside the policy in force."""
     with ctl.books.state.reading() as db:
+        _insist(db, p.tenant)
         policy, versions = of_rows(table.in_force(db)), table.versions(db)
         found = judged(policy, copies.held(db, p.tenant), versions, ctl.settings.country)
         since = copies.known_since(db)
@@ -77,6 +78,7 @@ def history(ctl: "Controller", who: Principal, p: ResidencyHistory) -> dict[str,
     if at > now():
         raise UsageError("KV-RES-002", f"{at} is still to come", fix="kvctl residency whatif FILE looks ahead")
     with ctl.books.state.reading() as db:
+        _insist(db, p.tenant)
         policy, versions = of_rows(table.in_force(db, at)), table.versions(db, at)
         found = judged(policy, copies.held_at(db, p.tenant, at), versions, ctl.settings.country)
         rules = table.listed(db, p.tenant, at)["residency"]
@@ -85,6 +87,12 @@ def history(ctl: "Controller", who: Principal, p: ResidencyHistory) -> dict[str,
         "schema": "kvctl.residency.history/1", "tenant": p.tenant, "at": at, "known_since": since,
         "policy": rules[0] if rules else None, **_split(found),
     }  # fmt: skip
+
+
+def _insist(db: Connection, tenant: str | None) -> None:
+    """UsageError KV-RES-003 for a tenant that nothing here knows: that it has no copies would say too much."""
+    if tenant is not None and not table.knows(db, tenant):
+        raise UsageError("KV-RES-003", f"there is no tenant {tenant[:80]!r}", fix="kvctl tenant ls")
 
 
 def whatif(ctl: "Controller", who: Principal, p: PolicyText) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from kvctl.state import holds, retention
 from kvctl.state.governance import Connection
 from kvctl.types.errors import KvctlError, UsageError
 from kvctl.types.events import Event
-from kvctl.types.principals import Principal
+from kvctl.types.principals import SYSTEM, Principal
 from kvctl.types.requests import RetentionApply, RetentionExplain, RetentionPlan
 
 if TYPE_CHECKING:
@@ -84,6 +84,11 @@ def apply(ctl: Controller, who: Principal, p: RetentionApply) -> dict[str, Any]:
     outcome = "failed" if errors else "ok"
     ctl.books.commit(who, [Event("retention.applied", {"going": _sum(going), "stores": stores}, p.tenant, outcome)])
     return document | {"going": _sum(going), "stores": stores}
+
+
+def apply_due(ctl: Controller) -> None:
+    """The same for all tenants, by the controller itself."""
+    apply(ctl, SYSTEM, RetentionApply())
 
 
 def _remove(

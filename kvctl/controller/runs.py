@@ -1,5 +1,6 @@
 """Runs as every face sees them: from their journals, without a database."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ def cancel(directory: Path, run_id: str) -> dict[str, Any]:
     path = find(directory, run_id)
     request_cancel(path)
     return document(journal.load(path))
+
+
+def cancelled(view: Mapping[str, Any]) -> dict[str, Any]:
+    """What the control log keeps of that: the run, and what it was when it was asked to stop."""
+    return {"run": view["id"], "plan": view["plan"], "state": view["state"]}
 
 
 def find(directory: Path, run_id: str) -> Path:

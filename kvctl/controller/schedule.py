@@ -142,7 +142,9 @@ WORK = {
     "push": "kvctl.controller.push:push",  # tenants, revocations and holds to stores
     "holds": "kvctl.controller.holds:push_holds",  # to every store, again when one was away
     "erasures": "kvctl.controller.erasure:resume_erasures",  # those left open, or under a hold that is over
+    "acts": "kvctl.controller.record:take_up_acts",  # ends of changes whose command died
     "sync": "kvctl.controller.catalogue:sync_all",  # what stores say they hold
+    "retention": "kvctl.controller.retention:apply_due",  # what stores do not remove by themselves: what is idle
     "approvals": "kvctl.controller.approvals:expire",
     "moves": "kvctl.controller.moves:take_up",  # go on with what was cut off
     "usage": "kvctl.controller.usage:collect",
@@ -154,8 +156,8 @@ def jobs_of(ctl: Controller) -> list[Job]:
     """Every job of this controller."""
     every = {
         "keys": HOUR, "snapshot": ctl.settings.snapshot_seconds / 4, "push": 30.0,
-        "holds": 30.0, "erasures": 5 * MINUTE, "sync": ctl.settings.sync_seconds,
-        "approvals": MINUTE, "moves": MINUTE, "usage": MINUTE, "compare": DAY,
+        "holds": 30.0, "erasures": 5 * MINUTE, "retention": HOUR, "sync": ctl.settings.sync_seconds,
+        "approvals": MINUTE, "acts": MINUTE, "moves": MINUTE, "usage": MINUTE, "compare": DAY,
     }  # fmt: skip
     own = [Job("checkpoint", MINUTE, partial(checkpoint, ctl))]
     return own + [Job(name, every[name], found(ctl, place)) for name, place in WORK.items()]

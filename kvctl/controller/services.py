@@ -14,7 +14,7 @@ MODULES = {
     "audit": "kvctl.controller.audit",
     "controller": "kvctl.controller.upkeep",
     "erase": "kvctl.controller.erasure",
-    "event": "kvctl.controller.audit",
+    "event": "kvctl.controller.record",
     "fleet": "kvctl.controller.fleet",
     "hold": "kvctl.controller.holds",
     "key": "kvctl.controller.tenants",

@@ -1,7 +1,7 @@
 """What a controller is told: `controller.yaml` beside its state, or nothing at all."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,12 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A gateway or an engine that is told to reset its prefix caches: an admin socket or address."""
 
-    admin: str
-    usage: str = ""  # where its metering records are read
+    admin: str  # unix:/PATH or https://HOST:PORT
+    usage: str = ""  # where its metering records are read, when that is elsewhere
+    certificate: str = ""  # as of a store
+    key: str = ""
+    ca: str = ""
+    netns: str = ""
 
 
 class HttpsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,6 +89,24 @@ def read(directory: Path, *, site: str, country: str = "", entity: str = "", **m
     )  # fmt: skip
 
 
+def renewed(settings: ControllerSettings) -> ControllerSettings:
+    """The same, as the file says now."""
+    found = read(settings.directory, site=settings.site)
+    return replace(
+        settings, stores=found.stores, gateways=found.gateways, connectors=found.connectors, https=found.https,
+        sync_seconds=found.sync_seconds, lease_seconds=found.lease_seconds, snapshot_seconds=found.snapshot_seconds,
+    )  # fmt: skip
+
+
+def stamp(directory: Path) -> tuple[int, int, int]:
+    """What a changed file changes: time, length, inode; zeros while there is none."""
+    try:
+        found = (directory / FILE).stat()
+    except FileNotFoundError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
 def add_stores(directory: Path, stores: Mapping[str, StoreSettings]) -> None:
     """Write these stores into the settings file beside what is there, in one step."""
     _add(
@@ -99,8 +121,25 @@ def add_connector(directory: Path, name: str, public: str) -> None:
     _add(directory, "connectors", {name: public})
 
 
+def add_gateway(directory: Path, name: str, settings: EngineSettings) -> None:
+    """Write how a gateway is reached into the settings file."""
+    _add(directory, "gateways", {name: {k: v for k, v in msgspec.to_builtins(settings).items() if v}})
+
+
+def remove(directory: Path, section: str, name: str) -> None:
+    """Take an entry out of the settings file."""
+    path = directory / FILE
+    document: dict[str, Any] = yaml.safe_load(path.read_text()) or {} if path.exists() else {}
+    if name in (document.get(section) or {}):
+        del document[section][name]
+        write_secret(path, yaml.safe_dump(document, sort_keys=False).encode())
+
+
 def _add(directory: Path, section: str, entries: Mapping[str, Any]) -> None:
     path = directory / FILE
     document: dict[str, Any] = yaml.safe_load(path.read_text()) or {} if path.exists() else {"schema": 1}
-    document[section] = {**document.get(section, {}), **entries}
+    before = document.get(section) or {}
+    if all(before.get(name) == entry for name, entry in entries.items()):
+        return
+    document[section] = {**before, **entries}
     write_secret(path, yaml.safe_dump(document, sort_keys=False).encode())

@@ -1,10 +1,11 @@
 """One site as the controller holds it: the inventory, the settings and the state directory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from kvctl.controller import site_index
+from kvctl.controller.acts import Ledger, NoLedger
 from kvctl.fleet.inventory.load import LoadedInventory, load
 from kvctl.fleet.inventory.model import Inventory, Node
 from kvctl.state.database import Database
@@ -18,6 +19,7 @@ class Site:
     concurrency: int = 32
     timeout: float = 60.0  # seconds for one node's facts
     transport: str = ""  # "" is the inventory's choice
+    ledger: Ledger = field(default_factory=NoLedger)  # where its changes go on record
 
     @property
     def inventory(self) -> Inventory:

@@ -1,6 +1,7 @@
 """Status from what is stored. It reads no node, loads no inventory and imports neither parser nor check."""
 
 import time
+from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ def status(directory: Path, runs: tuple[dict[str, Any], ...] = ()) -> StatusRepo
         seen = fleet.contacts(db) if db else {}
         findings = fleet.latest_findings(db) if db else []
     clock = time.time()
-    nodes = [node_status(name, state, seen.get(name, {}), findings, clock) for name, state in states.items()]
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for finding in findings:
+        found[finding["node"]].append(finding)
+    nodes = [node_status(name, state, seen.get(name, {}), found[name], clock) for name, state in states.items()]
     nodes.sort(key=lambda n: (not n.error, -n.critical, -n.faults, RANK[n.state], n.node))
     return StatusReport(
         site=directory.name,
@@ -34,7 +38,7 @@ def status(directory: Path, runs: tuple[dict[str, Any], ...] = ()) -> StatusRepo
 def node_status(
     name: str, state: dict[str, Any], seen: dict[str, Any], findings: list[dict[str, Any]], clock: float
 ) -> NodeStatus:
-    bad = [f for f in findings if f["node"] == name and f["bad"]]
+    bad = [f for f in findings if f["bad"]]
     bad.sort(key=lambda f: (f["severity"] != "critical", f["verdict"] != "fail"))
     worst = f"{bad[0]['check']} {bad[0]['subject']}".strip() if bad else ""
     read = seen.get("read")

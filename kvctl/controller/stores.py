@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from kvctl.connector.unixhttp import UnixConnection
-from kvctl.controller.settings import StoreSettings
+from kvctl.controller.settings import EngineSettings, StoreSettings
 from kvctl.fleet.remote.dial import in_namespace
 from kvctl.types.errors import ExitCode, KvctlError, LockedError, RefusedError, UnreachableError, UsageError
 
@@ -34,8 +34,8 @@ class StoreAddress:
     netns: str = ""  # the network namespace that the store is in, when it is not this process's
 
     @classmethod
-    def of(cls, settings: StoreSettings) -> "StoreAddress":
-        """Where the controller's settings say that a store is."""
+    def of(cls, settings: StoreSettings | EngineSettings) -> "StoreAddress":
+        """Where the controller's settings say that a store is, or a gateway: it is asked the same way."""
         certificate, key, ca = (
             Path(name) if name else None for name in (settings.certificate, settings.key, settings.ca)
         )

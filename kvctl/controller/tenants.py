@@ -15,7 +15,14 @@ from kvctl.state import tenants as state
 from kvctl.types.errors import KvctlError
 from kvctl.types.events import Event
 from kvctl.types.principals import SYSTEM, Principal
-from kvctl.types.requests import TenantChange, TenantCreate, TenantNamed, TenantOffboard, TenantScope
+from kvctl.types.requests import (
+    TenantChange,
+    TenantCreate,
+    TenantNamed,
+    TenantOffboard,
+    TenantQuota,
+    TenantScope,
+)
 
 if TYPE_CHECKING:
     from kvctl.controller.core import Controller, Service
@@ -66,6 +73,30 @@ def _whole(db: Connection, tenant: str) -> dict[str, Any]:
         "live_capabilities": len(state.live_capabilities(db, at, tenant)),
         "holds": [str(hold["id"]) for hold in state.holds(db, at, tenant)],
     }  # fmt: skip
+
+
+def quota(ctl: Controller, who: Principal, p: TenantQuota) -> dict[str, Any]:
+    """Give a tenant other limits: of bytes at every store, of requests and tokens at every gateway.
+
+    A store that holds more than the new limit takes nothing more of it and evicts its chunks first.
+    """
+    rules.check_text("reason", p.reason, 0)
+    document = {"schema": "kvctl.tenant.quota/1", "dry_run": p.dry_run, "tenant": p.tenant}
+    with ctl.books.deciding() as db:
+        known = rules.require(state.tenant(db, p.tenant), p.tenant, "active", "suspended")
+        limits = rules.new_limits(p, known)
+        changes = {name: {"from": known[name], "to": to} for name, to in limits.items() if known[name] != to}
+        if p.dry_run:
+            return {**document, "would": [f"set {n} of {p.tenant} from {_limit(c)}" for n, c in changes.items()]}
+        if changes:
+            about = {**limits, "changed": changes, "reason": p.reason}
+            ctl.books.commit(who, [Event("tenant.quota-changed", about, p.tenant)])
+    return {**document, "limits": limits, "changed": changes, "snapshot": published(ctl), "stores": push(ctl, who)}
+
+
+def _limit(change: dict[str, Any]) -> str:
+    was, to = ("no limit" if value is None else str(value) for value in (change["from"], change["to"]))
+    return f"{was} to {to}"
 
 
 def suspend(ctl: Controller, who: Principal, p: TenantChange) -> dict[str, Any]:
@@ -202,6 +233,7 @@ SERVICES: dict[str, Service] = {
     "tenant.create": create,
     "tenant.ls": listed,
     "tenant.offboard": offboard,
+    "tenant.quota": quota,
     "tenant.resume": resume,
     "tenant.show": shown,
     "tenant.suspend": suspend,

@@ -13,6 +13,7 @@ from kvctl import __version__
 from kvctl.controller import backup as archive
 from kvctl.controller.residency import decision
 from kvctl.state import policies
+from kvctl.state.audit import events
 from kvctl.state.governance import rows
 from kvctl.types.errors import RefusedError, UsageError
 from kvctl.types.events import Event
@@ -27,17 +28,20 @@ MAX_DAYS = 3650
 
 
 def status(ctl: Controller, who: Principal, p: Nothing) -> dict[str, Any]:
-    """Process, log, tables, jobs, who ships to it, disk. What is not known is null."""
+    """Process, log and when it was last verified, tables, jobs, who ships to it, disk. What is not known is null."""
     disk = os.statvfs(ctl.directory)
     with ctl.books.state.reading() as db:
+        verified = events(db, kind="audit.verified", limit=1)
         sources = rows(db, "SELECT source, state, seen_at, sent, stored, why FROM sources ORDER BY source")
-    trouble = ctl.books.log.trouble
+    trouble, data = ctl.books.log.trouble, ctl.books.data
     return {
         "schema": "kvctl.controller.status/1", "site": ctl.site, "version": __version__,
         "pid": os.getpid(), "daemon": ctl.schedule is not None,
         "uptime_seconds": round(time.monotonic() - STARTED, 1) if ctl.schedule else None,
         "state": str(ctl.directory), "log_size": ctl.books.log.size, "applied": ctl.books.state.applied(),
+        "verified": {name: verified[0][name] for name in ("idx", "ts", "actor", "outcome")} if verified else None,
         "log_trouble": trouble.as_dict() if trouble else None,
+        "data_log": {"refused": data.refused, "trouble": data.trouble.as_dict() if data.trouble else None},
         "jobs": ctl.schedule.rows() if ctl.schedule else [],
         "stores": sorted(ctl.settings.stores), "gateways": sorted(ctl.settings.gateways), "sources": sources,
         "free_bytes": disk.f_bavail * disk.f_frsize, "disk_bytes": disk.f_blocks * disk.f_frsize,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from kvctl.controller import datalog
 from kvctl.controller.stores import StoreAddress, ask
 from kvctl.state import catalogue, usage
 from kvctl.types.errors import KvctlError, UnreachableError, UsageError
@@ -26,7 +29,7 @@ def collect(ctl: Controller) -> list[dict[str, Any]]:
 def _collected(ctl: Controller, name: str) -> dict[str, Any]:
     source = f"gateway:{name}"
     settings = ctl.settings.gateways[name]
-    address = StoreAddress(settings.usage or settings.admin)
+    address = replace(StoreAddress.of(settings), endpoint=settings.usage or settings.admin)
     try:
         return {"gateway": name, "state": "ok", **_follow(ctl, source, address)}
     except KvctlError as error:
@@ -58,11 +61,28 @@ def _follow(ctl: Controller, source: str, address: StoreAddress) -> dict[str, An
             catalogue.keep_source(
                 db, source, boot, counter, now=_now(), sent=stored, stored=stored, clock_ms=float("nan")
             )
+        for part in runs(records):
+            span = (part[0]["boot"], part[0]["counter"] - 1, part[-1]["counter"])
+            ctl.books.data.count(
+                source, "usage.counted", span, datalog.of_records(part), cause="records are missing", lasting=True
+            )
         taken += len(records)
         if boot:
             ask(address, "collected", {"upto": f"{boot}:{counter}"}, timeout=SECONDS)
         if len(records) < PAGE:
             return {"records": taken, "lost": lost}
+
+
+def runs(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Records that follow on each other, together."""
+    part: list[dict[str, Any]] = []
+    for record in records:
+        if part and (record["boot"], record["counter"]) != (part[-1]["boot"], part[-1]["counter"] + 1):
+            yield part
+            part = []
+        part.append(record)
+    if part:
+        yield part
 
 
 def gaps(boot: str, counter: int, records: list[dict[str, Any]]) -> list[tuple[str, int, int]]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,12 @@ class Request:
     expires: str
     execute_by: str | None
     votes: Mapping[str, str]  # voter -> yes | no
+    void: frozenset[str] = frozenset()  # voters who could not vote on it any more
+
+    @property
+    def yes(self) -> int:
+        """Votes for it that count."""
+        return sum(vote == "yes" and voter not in self.void for voter, vote in self.votes.items())
 
     @property
     def content(self) -> dict[str, Any]:
@@ -51,6 +58,12 @@ def roles_for(kind: str) -> frozenset[Role]:
     return frozenset({Role.APPROVER, Role.DPO}) if kind in DPO_KINDS else frozenset({Role.APPROVER})
 
 
+def person(name: str) -> str:
+    """Whose a principal's name is, however this person signed in: root on the machine and the account root are one."""
+    scheme, _, rest = unicodedata.normalize("NFKC", name).casefold().partition(":")
+    return rest if scheme in ("local", "unix") else f"{scheme}:{rest}"
+
+
 def check_vote(request: Request, who: Principal, payload_sha256: str, now: str) -> None:
     """RefusedError KV-APP-002 to 007: why this vote does not count."""
     if who.kind is not Kind.HUMAN:
@@ -58,11 +71,12 @@ def check_vote(request: Request, who: Principal, payload_sha256: str, now: str) 
     if not who.has(*roles_for(request.kind)):
         needed = " or ".join(sorted(roles_for(request.kind)))
         raise RefusedError("KV-APP-003", f"{who.name} does not vote on {request.kind}", why=f"that is for {needed}")
-    if who.name == request.requester:
+    if person(who.name) == person(request.requester):
         raise RefusedError(
-            "KV-APP-004", "whoever asks does not approve", why=f"{who.name} made this request", fix="ask somebody else"
-        )
-    if who.name in request.votes:
+            "KV-APP-004", "whoever asks does not approve", why=f"{request.requester} made this request",
+            fix="ask somebody else",
+        )  # fmt: skip
+    if person(who.name) in {person(voter) for voter in request.votes}:
         raise RefusedError("KV-APP-005", f"{who.name} has voted on {request.id} already", why="one vote a person")
     if request.state != "pending" or overdue(request, now):
         state = "expired" if overdue(request, now) else request.state
@@ -79,8 +93,15 @@ def decided(request: Request, decision: str) -> str:
     """The state of a request after one more vote. One no ends it."""
     if decision == "no":
         return "rejected"
-    yes = sum(vote == "yes" for vote in request.votes.values()) + 1
-    return "approved" if yes >= request.required else "pending"
+    return "approved" if request.yes + 1 >= request.required else "pending"
+
+
+def lapsed(request: Request) -> list[str]:
+    """Why an approved request is not approved any more: too many who voted for it lost the role for that."""
+    if request.yes >= request.required:
+        return []
+    gone = sorted(voter for voter in request.void if request.votes[voter] == "yes")
+    return [f"{voter} approved it and may not vote on {request.kind} any more" for voter in gone]
 
 
 def overdue(request: Request, now: str) -> str:

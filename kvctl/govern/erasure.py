@@ -9,6 +9,7 @@ from typing import Any
 DAYS = 30  # to answer a request: GDPR, Article 12(3)
 SCHEMA = "kvctl.erasure-receipt/1"
 MOST = 25  # entries of a list in a receipt, which is one entry of the log: 64 KiB; the rest is a number
+NAMED = 3  # holds in one line
 LONGEST = 200  # characters of a reason
 KEY_DESTROYED = "key destroyed, then removed from the tier"
 REMOVED = "removed from the tier: index entries erased, space given back"
@@ -20,12 +21,21 @@ ALWAYS_NOT_COVERED = (
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is to be erased: a tenant, one of its domains, or one of its users."""
+    """What is to be erased: a tenant, one of its domains, one of its users, or what it stored for a model or in a
+    time. Times are RFC 3339 texts of one form; what was stored at `until` is not in it."""
 
-    kind: str  # tenant | domain | subject
+    kind: str  # tenant | domain | subject | model | time
     tenant: str
     domain: str | None = None
     subject: str | None = None
+    model: str | None = None
+    stored_from: str | None = None
+    stored_until: str | None = None
+
+    @property
+    def by_key(self) -> bool:
+        """Whether it is all of a domain, so that destroying keys erases it."""
+        return self.kind in ("tenant", "domain")
 
     def sha256(self, received: str) -> str:
         """Of the query that selects the copies, so that two receipts for the same one can be told."""
@@ -37,6 +47,8 @@ class Scope:
         if hold["tenant"] != self.tenant:
             return False
         if self.domain is not None and hold["domain"] not in (None, self.domain):
+            return False
+        if self.model is not None and hold["model"] not in (None, self.model):
             return False
         return self.subject is None or hold["subject"] in (None, self.subject)
 
@@ -77,13 +89,13 @@ def receipt(
     backups: Sequence[Mapping[str, Any]], holds: Sequence[str], unknown_users: int, versions: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """The document. `about`: erasure, received, due, started, ended, requested_by, index_at_snapshot."""
-    method = REMOVED if scope.kind == "subject" else KEY_DESTROYED
+    method = KEY_DESTROYED if scope.by_key else REMOVED
     by_key = {key["domain"] for key in keys}
     return {
         "schema": SCHEMA, **about, "scope": asdict(scope), "query_sha256": scope.sha256(about["received"]),
         "outcome": outcome(stores, kept_keys),
         "copies": [
-            {**row, "method": method if row["domain"] in by_key or scope.kind == "subject" else REMOVED}
+            {**row, "method": method if row["domain"] in by_key else REMOVED}
             for row in copies[:MOST]
         ],
         "totals": {name: sum(row[name] for row in copies) for name in ("copies", "bytes")} | {"rows": len(copies)},
@@ -96,18 +108,20 @@ def receipt(
         "engines": [{**one, "why": one["why"][:LONGEST]} for one in flushes[:MOST]],
         "holds": list(holds[:MOST]), "approvals": [],
         "policy_versions": dict(versions),
-        "not_covered": not_covered(scope, stores, flushes, backups, unknown_users),
+        "not_covered": not_covered(scope, stores, flushes, backups, unknown_users, holds, kept_keys),
     }  # fmt: skip
 
 
 def not_covered(
     scope: Scope, stores: Sequence[AtStore], flushes: Sequence[Mapping[str, Any]],
-    backups: Sequence[Mapping[str, Any]], unknown_users: int,
+    backups: Sequence[Mapping[str, Any]], unknown_users: int, holds: Sequence[str] = (), kept_keys: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """What this erasure did not reach, in words."""
     found = [f"store {s.store}: {s.error[:LONGEST]}; it is tried again" for s in stores if s.error]
     found += [f"store {s.store}: {place} could not be read" for s in stores for place in s.not_reached]
-    found += [f"store {s.store}: {s.held} chunks under a hold, which nobody can read" for s in stores if s.held]
+    named = f"under hold {', '.join(holds[:NAMED])}" if holds else "under a hold"
+    found += [f"store {s.store}: {s.held} chunks {named}, which nobody can read" for s in stores if s.held]
+    found += [f"the keys of {domain}: kept {named}" for domain in kept_keys]
     if not stores:
         found.append("no store is configured: nothing was asked")
     if not flushes:

@@ -143,7 +143,11 @@ def unused(copy: Copy, version: Version | None, now: datetime) -> Outcome | None
     end = idle_end(copy, version)
     if end is None or end > now:
         return None
-    return Outcome(True, "idle", None, f"not used since {(copy.used_at or copy.stored_at).isoformat()}Z{_by(version)}")
+    if copy.used_at is None:
+        told = f"counted from storing, {copy.stored_at.isoformat()}Z: the store reports no use of it"
+    else:
+        told = f"not used since {copy.used_at.isoformat()}Z"
+    return Outcome(True, "idle", None, f"{told}{_by(version)}")
 
 
 def within(copy: Copy, version: Version | None) -> Outcome:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvctl.types.errors import RefusedError, UsageError
-from kvctl.types.requests import TenantCreate
+from kvctl.types.requests import TenantCreate, TenantQuota
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # no dot, no slash, no underscore: it is part of file names and keys
 RESERVED = "kvctl-"
@@ -49,10 +49,27 @@ def check_new(asked: TenantCreate) -> None:
         raise _wrong("sla", f"it is one of {', '.join(SLAS)}")
     if asked.require_subject not in SUBJECTS:
         raise _wrong("require_subject", f"it is one of {', '.join(SUBJECTS)}")
-    for name in LIMITS:
-        limit = getattr(asked, name)
+    check_limits({name: getattr(asked, name) for name in LIMITS})
+
+
+def check_limits(limits: Mapping[str, int | None]) -> None:
+    for name, limit in limits.items():
         if limit is not None and not 1 <= limit <= BIGGEST:
             raise _wrong(name, "a limit is at least 1; leave it out for no limit")
+
+
+def new_limits(asked: TenantQuota, known: Mapping[str, Any]) -> dict[str, int | None]:
+    """Every limit as it is to be, by name. UsageError KV-TEN-002 for what cannot be one, or is asked for twice."""
+    given = {name: getattr(asked, name) for name in LIMITS if getattr(asked, name) is not None}
+    check_limits(given)
+    for name in asked.unlimited:
+        if name not in LIMITS or name == "max_concurrent":
+            raise _wrong(name[:40], f"what can be without a limit is {', '.join(LIMITS[:-1])}")
+        if name in given:
+            raise _wrong(name, "it is given a limit and taken one away")
+    if not given and not asked.unlimited:
+        raise UsageError("KV-TEN-012", "no limit was named", fix=f"name one of {', '.join(LIMITS)}")
+    return {name: known[name] for name in LIMITS} | given | dict.fromkeys(asked.unlimited)
 
 
 def check_text(name: str, text: str, least: int = 1) -> str:

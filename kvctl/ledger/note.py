@@ -28,6 +28,9 @@ DASH = "— "
 NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
+MANIFEST_LABEL = b"kvctl pack manifest 1\n"
+
+
 class Signer(Protocol):
     """An Ed25519 key pair; `public` is 32 bytes."""
 
@@ -110,6 +113,12 @@ def sign(checkpoint: Checkpoint, signer: Signer) -> str:
     text = checkpoint.text()
     identity = key_id(checkpoint.origin, signer.public)
     return f"{text}\n{signature_line(checkpoint.origin, identity, signer.sign(text.encode()))}"
+
+
+def sign_manifest(manifest: bytes, name: str, signer: Signer) -> str:
+    """The line that goes with a pack's list of files, by the key of the log `name`. The label keeps it from being taken
+    for a signature of anything else."""
+    return signature_line(name, key_id(name, signer.public), signer.sign(MANIFEST_LABEL + manifest))
 
 
 def split_note(note: str) -> tuple[str, list[str]]:

@@ -100,13 +100,23 @@ def undecided(db: Connection) -> list[str]:
 
 
 def voters(db: Connection, roles: list[str], besides: str) -> int:
-    """Accounts that could vote, the requester left out."""
+    """Accounts that could vote, the one of the requester left out."""
     row = db.execute(
-        """SELECT count(*) FROM accounts WHERE disabled IS NULL AND 'local:' || name <> ?
+        """SELECT count(*) FROM accounts WHERE disabled IS NULL AND name <> ?
            AND list_has_any(roles, ?::VARCHAR[])""",
         [besides, roles],
     ).fetchone()
     return row[0] if row else 0
+
+
+def unable(db: Connection, voters: list[str], roles: list[str], at: str) -> frozenset[str]:
+    """Those of the voters whose accounts are disabled, over, or without one of these roles at a time."""
+    found = db.execute(
+        """SELECT 'local:' || name FROM accounts WHERE list_contains($voters::VARCHAR[], 'local:' || name)
+           AND (disabled IS NOT NULL OR until_at <= $at::TIMESTAMP OR NOT list_has_any(roles, $roles::VARCHAR[]))""",
+        {"voters": voters, "roles": roles, "at": at},
+    )
+    return frozenset(row[0] for row in found.fetchall())
 
 
 APPLY: dict[str, Apply] = {

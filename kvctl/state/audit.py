@@ -18,6 +18,7 @@ def events(db: Connection, **asked: Any) -> list[dict[str, Any]]:
     tests = {
         "tenant": "tenant = $tenant", "kind": "kind GLOB $kind", "actor": "actor = $actor",
         "since": "ts >= $since::TIMESTAMP", "until": "ts < $until::TIMESTAMP", "after": "idx > $after",
+        "before": "idx < $before",
     }  # fmt: skip
     given = {name: asked[name] for name in tests if asked.get(name) is not None}
     where = " AND ".join(tests[name] for name in given) or "true"

@@ -7,16 +7,21 @@ from typing import Any
 from kvctl.state.governance import Apply, Connection, rows
 from kvctl.types.events import Recorded
 
-BRIEF = "id, tenant, scope, domain, subject, requested_by, received, due, closed, outcome, receipt_idx"
+BRIEF = """id, tenant, scope, domain, subject, model, stored_from, stored_until, requested_by, received, due, closed,
+           outcome, receipt_idx"""
 
 
 def received(db: Connection, event: Recorded) -> None:
     d = event.data
     db.execute(
         """INSERT INTO erasures BY NAME SELECT ? AS id, ? AS tenant, ? AS scope, ? AS domain, ? AS subject,
-           ? AS requested_by, ?::TIMESTAMP AS received, ?::TIMESTAMP AS due, 'open' AS outcome""",
-        [d["erasure"], event.tenant, d["scope"], d["domain"], d["subject"], event.actor, event.at, d["due"]],
-    )
+           ? AS model, ?::TIMESTAMP AS stored_from, ?::TIMESTAMP AS stored_until, ? AS requested_by,
+           ?::TIMESTAMP AS received, ?::TIMESTAMP AS due, 'open' AS outcome""",
+        [
+            d["erasure"], event.tenant, d["scope"], d["domain"], d["subject"], d.get("model"), d.get("stored_from"),
+            d.get("stored_until"), event.actor, event.at, d["due"],
+        ],
+    )  # fmt: skip
 
 
 def closed(db: Connection, event: Recorded) -> None:
@@ -58,12 +63,14 @@ def unfinished(db: Connection) -> list[dict[str, Any]]:
     return rows(db, f"SELECT {BRIEF} FROM erasures WHERE outcome IN ('open', 'restricted') ORDER BY received, id")  # noqa: S608
 
 
-Scope = Mapping[str, Any]  # tenant, domain, subject; None: all of them
+Scope = Mapping[str, Any]  # tenant, domain, subject, model, stored_from, stored_until; None: all of them
 # Copies that an erasure is about: a user's own, and private ones of others that the user shared. $since: when it was
 # received; what has gone since then counts as well, so that a run that was cut off is told whole. Clocks of stores may
 # be some seconds apart, and what is erased too much is only computed again.
 SINCE = "$since::TIMESTAMP + INTERVAL 5 SECONDS"
 ABOUT = f"""FROM chunks c WHERE c.tenant = $tenant AND ($domain IS NULL OR c.domain = $domain)
+    AND ($model IS NULL OR c.model = $model) AND coalesce(c.stored_at >= $stored_from::TIMESTAMP, true)
+    AND coalesce(c.stored_at < $stored_until::TIMESTAMP, true)
     AND c.placed_at <= {SINCE} AND (c.removed_at IS NULL OR c.removed_at >= $since::TIMESTAMP - INTERVAL 5 SECONDS)
     AND ($subject IS NULL OR c.subject = $subject OR (c.class <> 'common' AND EXISTS (
         SELECT 1 FROM lineage l WHERE l.subject = $subject AND l.tenant = c.tenant AND l.domain = c.domain
@@ -71,7 +78,8 @@ ABOUT = f"""FROM chunks c WHERE c.tenant = $tenant AND ($domain IS NULL OR c.dom
 
 
 def _about(scope: Scope, since: str) -> dict[str, Any]:
-    return {**{name: scope[name] for name in ("tenant", "domain", "subject")}, "since": since}
+    names = ("tenant", "domain", "subject", "model", "stored_from", "stored_until")
+    return {**{name: scope[name] for name in names}, "since": since}
 
 
 def copies(db: Connection, scope: Scope, since: str) -> list[dict[str, Any]]:
@@ -108,6 +116,15 @@ def left(db: Connection, store: str, scope: Scope, since: str) -> list[tuple[str
             AND c.removed_at IS NULL ORDER BY ALL""",
         _about(scope, since) | {"store": store},
     ).fetchall()
+
+
+def holders(db: Connection, scope: Scope, since: str) -> list[str]:
+    """Stores of which the catalogue has any of them now."""
+    found = db.execute(
+        f"SELECT DISTINCT c.store {ABOUT} AND c.removed_at IS NULL ORDER BY ALL",
+        _about(scope, since),
+    )
+    return [str(row[0]) for row in found.fetchall()]
 
 
 def anew(db: Connection, store: str, tenant: str, since: str) -> set[tuple[str, str, str]]:

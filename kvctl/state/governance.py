@@ -17,7 +17,11 @@ from kvctl.types.events import Recorded
 
 Connection = duckdb.DuckDBPyConnection
 Apply = Callable[[Connection, Recorded], None]
-VERSION = 1
+VERSION = 2
+MIGRATIONS = {  # schema version -> what makes it of the one before
+    2: """ALTER TABLE erasures ADD COLUMN model VARCHAR; ALTER TABLE erasures ADD COLUMN stored_from TIMESTAMP;
+          ALTER TABLE erasures ADD COLUMN stored_until TIMESTAMP""",
+}
 SCHEMA = Path(__file__).with_name("governance.sql")
 # Not made from the log: what stores and gateways shipped.
 SHIPPED = ("chunks", "lineage", "sources", "gaps", "comparisons", "usage")
@@ -57,6 +61,7 @@ class GovernanceState:
                     f"the state was written by a newer kvctl (schema {row[0]}, this one knows {VERSION})",
                     where=str(self.path), fix="use that kvctl, or another state directory",
                 )  # fmt: skip
+            self._migrate(connection, int(row[0]) if row and row[0] is not None else VERSION)
             return
         connection.begin()
         connection.execute(SCHEMA.read_text())
@@ -66,6 +71,15 @@ class GovernanceState:
         connection.commit()
         # Replaying DDL from the write-ahead log is where DuckDB breaks.
         connection.execute("CHECKPOINT")
+
+    def _migrate(self, connection: Connection, version: int) -> None:
+        for number in range(version + 1, VERSION + 1):
+            connection.begin()
+            connection.execute(MIGRATIONS[number])
+            connection.execute("INSERT INTO schema_version VALUES (?, now()::TIMESTAMP)", [number])
+            connection.commit()
+        if version < VERSION:
+            connection.execute("CHECKPOINT")
 
     def _unreadable(self, error: duckdb.Error) -> KvctlError:
         wal = self.path.with_name(self.path.name + ".wal")

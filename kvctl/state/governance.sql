@@ -54,10 +54,11 @@ CREATE TABLE holds (
 );
 
 CREATE TABLE erasures (
-    id VARCHAR PRIMARY KEY, tenant VARCHAR NOT NULL, scope VARCHAR NOT NULL,        -- tenant | domain | subject
+    id VARCHAR PRIMARY KEY, tenant VARCHAR NOT NULL, scope VARCHAR NOT NULL,        -- tenant | domain | subject | model | time
     domain VARCHAR, subject VARCHAR, requested_by VARCHAR NOT NULL, received TIMESTAMP NOT NULL, due TIMESTAMP NOT NULL,
     closed TIMESTAMP, outcome VARCHAR NOT NULL,                                     -- open | erased | restricted | failed
-    receipt VARCHAR, receipt_idx BIGINT                                             -- receipt: JSON
+    receipt VARCHAR, receipt_idx BIGINT,                                            -- receipt: JSON
+    model VARCHAR, stored_from TIMESTAMP, stored_until TIMESTAMP
 );
 
 CREATE TABLE approvals (

@@ -17,21 +17,26 @@ def in_force(db: Connection, at: str | None = None) -> dict[str, list[dict[str, 
     """The rows of every section at a time (RFC 3339), now without one. Entities are those that the sites had then."""
     when = {"at": at}
     return {
-        "entities": rows(db, "SELECT entity AS name, country, controlled_by, role FROM entities WHERE role <> 'tenant'")
+        "entities": rows(
+            db,
+            """SELECT entity AS name, country, controlled_by, role FROM entities WHERE role <> 'tenant' ORDER BY ALL""",
+        )
         if at is None
         else rows(
             db, f"""SELECT DISTINCT ON (entity) entity AS name, entity_country AS country, controlled_by
                     FROM site_versions WHERE {THEN} ORDER BY entity, valid_from DESC""", when,  # noqa: S608
         ),
-        "sites": rows(db, f"SELECT site AS name, country, entity FROM site_versions WHERE {THEN}", when),  # noqa: S608
-        "places": rows(db, f"SELECT store, site, tier FROM places WHERE {THEN}", when),  # noqa: S608
-        "residency": rows(
-            db, f"SELECT {RESIDENCY} AS controlled_by FROM residency_policies WHERE {THEN}", when  # noqa: S608
+        "sites": rows(
+            db, f"SELECT site AS name, country, entity FROM site_versions WHERE {THEN} ORDER BY ALL", when  # noqa: S608
         ),
-        "retention": rows(db, f"SELECT {RETENTION} FROM retention_policies WHERE {THEN}", when),  # noqa: S608
+        "places": rows(db, f"SELECT store, site, tier FROM places WHERE {THEN} ORDER BY ALL", when),  # noqa: S608
+        "residency": rows(
+            db, f"SELECT {RESIDENCY} AS controlled_by FROM residency_policies WHERE {THEN} ORDER BY ALL", when  # noqa: S608
+        ),
+        "retention": rows(db, f"SELECT {RETENTION} FROM retention_policies WHERE {THEN} ORDER BY ALL", when),  # noqa: S608
         "subprocessors": rows(
             db, """SELECT tenant, entity, country, strftime(notified, '%Y-%m-%d') AS notified,
-                   strftime(effective, '%Y-%m-%d') AS effective FROM subprocessors""",
+                   strftime(effective, '%Y-%m-%d') AS effective FROM subprocessors ORDER BY ALL""",
         ),
     }  # fmt: skip
 
@@ -79,6 +84,17 @@ def listed(db: Connection, tenant: str | None, at: str | None) -> dict[str, list
         "residency": rows(db, f"SELECT {RESIDENCY} AS controlled_by, {about} FROM residency_policies WHERE {mine}", of),  # noqa: S608
         "retention": rows(db, f"SELECT {RETENTION}, {about} FROM retention_policies WHERE {mine}", of),  # noqa: S608
     }  # fmt: skip
+
+
+def knows(db: Connection, tenant: str) -> bool:
+    """Whether a tenant was ever made, has a policy, or has or had copies."""
+    found = db.execute(
+        """SELECT EXISTS (SELECT 1 FROM tenants WHERE tenant = $tenant)
+           OR EXISTS (SELECT 1 FROM residency_policies WHERE tenant = $tenant)
+           OR EXISTS (SELECT 1 FROM chunks WHERE tenant = $tenant)""",
+        {"tenant": tenant},
+    ).fetchone()
+    return bool(found and found[0])
 
 
 def activated(db: Connection, event: Recorded) -> None:

@@ -40,6 +40,15 @@ def becomes(state: str) -> Apply:
     return apply
 
 
+def quota_changed(db: Connection, event: Recorded) -> None:
+    names = ("quota_bytes", "requests_per_minute", "tokens_per_day", "max_concurrent")
+    db.execute(
+        """UPDATE tenants SET quota_bytes = ?, requests_per_minute = ?, tokens_per_day = ?, max_concurrent = ?,
+           changed_at = ?::TIMESTAMP WHERE tenant = ?""",
+        [*(event.data[name] for name in names), event.at, event.tenant],
+    )
+
+
 def epoch_created(db: Connection, event: Recorded) -> None:
     db.execute(
         """INSERT INTO epochs BY NAME
@@ -111,6 +120,7 @@ def capability_revoked(db: Connection, event: Recorded) -> None:
 
 APPLY: dict[str, Apply] = {
     "tenant.created": created,
+    "tenant.quota-changed": quota_changed,
     "tenant.suspended": becomes("suspended"),
     "tenant.resumed": becomes("active"),
     "tenant.offboarding": becomes("offboarding"),

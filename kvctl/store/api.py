@@ -195,6 +195,9 @@ class Tier(Protocol):
 
     def scopes(self) -> dict[Scope, Usage]: ...
 
+    def known(self) -> set[Scope]:
+        """Scopes of which its files may hold anything, if only values in freed pages: erasures go by these."""
+
     def erase_subject(self, scope: Scope, subject: bytes, removal: Removal | None = None) -> int:
         """As `erase_keys`, of every chunk of a subject."""
 

@@ -47,7 +47,7 @@ def erase_subject(store: "Store", tenant: str, domain: str | None, subject: byte
     try:
         for name, tier in _twice(store):
             tier.flush()
-            for scope in [one for one in tier.scopes() if one.tenant == tenant and domain in (None, one.domain)]:
+            for scope in _known(store, tenant, domain):
                 removed[name] += tier.erase_subject(scope, subject, removal)
                 if used := store.used_by(scope, subject):
                     removed["ram"] += store.ram.remove(scope, used, wipe=True)
@@ -58,6 +58,12 @@ def erase_subject(store: "Store", tenant: str, domain: str | None, subject: byte
     removed["ram"] += store.ram.remove_subject(tenant, domain, subject)
     store.forget_pairs()
     return {**removed, "held": len(removal.held)}
+
+
+def _known(store: "Store", tenant: str, domain: str | None) -> list[Scope]:
+    """Scopes of a tenant that any tier knows: one that has none of their chunks now may have index values left."""
+    known = {scope for tier in store.tiers.values() for scope in tier.known()}
+    return sorted(one for one in known if one.tenant == tenant and domain in (None, one.domain))
 
 
 def remove(store: "Store", scope: Scope, keys: Sequence[bytes], why: Why) -> dict[str, Any]:

@@ -28,6 +28,17 @@ class AccountChange:
     disabled: bool | None = None
     new_link: bool = False  # for a password that was forgotten
     dry_run: bool = False
+    reset_totp: bool = False  # for a telephone that was lost
+
+
+@dataclass(frozen=True, slots=True)
+class AccountTotp:
+    """The caller's own authenticator app. No code: a new secret is handed out; its first code puts it in force."""
+
+    code: str = ""
+    remove: bool = False
+    tenant: str | None = None  # of an account that is bound to one
+    dry_run: bool = False
 
 
 # --- tenants and API keys -------------------------------------------------------------------------------------------
@@ -37,7 +48,7 @@ class TenantCreate:
     entity: str  # legal entity that is responsible for the data
     entity_country: str = ""  # ISO 3166-1 alpha-2
     sla: str = "silver"  # gold | silver | bronze
-    quota_bytes: int | None = None  # on all stores together; None: no limit
+    quota_bytes: int | None = None  # on each store, over all its tiers; None: what the store's configuration says
     requests_per_minute: int | None = None
     tokens_per_day: int | None = None
     max_concurrent: int = 16
@@ -61,6 +72,20 @@ class TenantScope:
 @dataclass(frozen=True, slots=True)
 class TenantChange:
     tenant: str
+    reason: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TenantQuota:
+    """New limits; what is None stays as it is. `unlimited`: names of limits that are taken away."""
+
+    tenant: str
+    quota_bytes: int | None = None  # on each store
+    requests_per_minute: int | None = None
+    tokens_per_day: int | None = None
+    max_concurrent: int | None = None  # cannot be taken away
+    unlimited: list[str] = field(default_factory=list)
     reason: str = ""
     dry_run: bool = False
 
@@ -108,6 +133,15 @@ class LeaseRequest:
     domain: str
     holder: str
     operations: list[str] = field(default_factory=list)  # none: all
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseScopes:
+    """Which scopes a connector may have leases of, once they are others than at `after`. `holder`: as for a lease."""
+
+    holder: str
+    after: int = 0  # a number that the connector has: answered at once when there is a newer one
+    wait: float = 0.0  # seconds to wait for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +240,20 @@ class EraseTenant:
 
 
 @dataclass(frozen=True, slots=True)
+class EraseChunks:
+    """What a tenant stored for one model, or in a time, or both. `since` and `until`: RFC 3339; the end is not in it.
+    `confirm` is the tenant's name, typed again."""
+
+    tenant: str
+    model: str | None = None  # 32 hexadecimal digits
+    since: str | None = None
+    until: str | None = None
+    domain: str | None = None
+    confirm: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class EraseSubject:
     tenant: str
     user: str | None = None  # the user's id; only its pseudonym is kept
@@ -283,6 +331,7 @@ class AuditLog:
     until: str | None = None
     after: int | None = None  # an index: only later events
     limit: int = 100
+    before: int | None = None  # an index: only earlier events
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,12 +398,13 @@ class AuditWaive:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """An event of another plane of this site, delivered over the controller's own socket."""
+    """An event of another plane of this site, from the command that did it. `site`: refused by another site's."""
 
     kind: str
     data: dict[str, Any] = field(default_factory=dict)
     tenant: str | None = None
-    outcome: str = "ok"
+    outcome: str = "ok"  # ok | denied | refused | failed
+    site: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kvctl.cli.main import COMMANDS
+from kvctl.cli.main import COMMANDS, main
 from kvctl.types.errors import ExitCode
 
 
@@ -108,3 +108,24 @@ def test_colour_is_a_setting_of_the_group_and_says_so(env):
 def test_what_an_error_quotes_cannot_drive_the_terminal(env):
     done = run("check", "-i", "/no\x1b[2Jwhere.yaml", env=env)
     assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["tenant", "show", "\udcff"], "KV-CLI-014"),
+        (["policy", "apply", "bytes", "--dry-run"], "KV-CLI-014"),
+        (["residency", "whatif", "bytes"], "KV-CLI-014"),
+        (["audit", "verify", "--keep", "nowhere/kept"], "KV-CLI-015"),
+        (["audit", "export", "x" * 400], "KV-CLI-015"),
+    ],
+)
+def test_bytes_that_are_no_text_and_files_that_cannot_be_used_are_the_callers(
+    tmp_path, monkeypatch, capsys, args, code
+):
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KVCTL_STATE_DIR", str(tmp_path / "state"))
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    assert (ended.value.code, code in capsys.readouterr().err) == (ExitCode.USAGE, True)

@@ -127,3 +127,15 @@ def test_accounts(acme):
     assert again != [link]
     acme("account", "change", "ann", "--disable", "--yes")
     assert document(acme("account", "ls", "-o", "json"))["accounts"][0]["disabled"]
+
+
+def test_limits_are_written_with_units_and_taken_away_with_none(kvctl):
+    kvctl("tenant", "create", "acme", "--entity", "Acme SAS", "--tokens-per-day", "900")
+    done = kvctl("tenant", "quota", "acme", "--bytes", "1.5GiB", "--tokens", "none", "--dry-run")
+    assert f"would set quota_bytes of acme from no limit to {3 << 29}" in done.stderr
+    done = kvctl("tenant", "quota", "acme", "--bytes", "1.5GiB", "--tokens", "none")
+    assert f"acme: quota_bytes {3 << 29}, tokens_per_day without limit" in done.stderr
+    about = json.loads(kvctl("tenant", "show", "acme", "-o", "json").stdout)["about"]
+    assert (about["quota_bytes"], about["tokens_per_day"], about["max_concurrent"]) == (3 << 29, None, 16)
+    assert "is not a size" in kvctl("tenant", "quota", "acme", "--bytes", "much", code=2).stderr
+    assert "KV-TEN-012" in kvctl("tenant", "quota", "acme", code=2).stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kvctl.client.http import Http
 
-START = "import sys; from kvctl.controller.daemon import main; sys.exit(main())"
+START = "import sys; from kvctl.cli.kvctld import main; sys.exit(main())"
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 

@@ -1,17 +1,21 @@
 """Local accounts: links, passwords, roles that exclude each other, waits after wrong passwords."""
 
+import json
 import stat
+import time
 
+import pyotp
 import pytest
 from argon2 import PasswordHasher
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvctl.controller.accounts import LINK_SECONDS, Accounts
+from kvctl.controller.accountfile import FILE, LINK_SECONDS
+from kvctl.controller.accounts import Accounts
 from kvctl.govern import accounts as rules
 from kvctl.types.errors import KvctlError, RefusedError, UsageError
 from kvctl.types.principals import APART, Principal, Role
-from kvctl.types.requests import AccountChange, AccountCreate, Nothing
+from kvctl.types.requests import AccountChange, AccountCreate, AccountTotp, Nothing
 from tests.controller.people import ADMIN, controller, kinds, tables
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -20,8 +24,6 @@ GOOD = "correct horse battery"
 
 class Clock:
     def __init__(self):
-        import time
-
         self.now = time.time()
 
     def __call__(self):
@@ -294,3 +296,118 @@ def test_reindexing_gives_the_same_accounts(ctl, accounts):
     before = tables(ctl)
     ctl.books.reindex()
     assert tables(ctl) == before
+
+
+# --- authenticator apps ---------------------------------------------------------------------------------------------
+def owner(name="ann", **more):
+    return Principal(f"local:{name}", frozenset({Role.OPERATOR}), fresh=True, **more)
+
+
+def code_at(secret, moment):
+    return pyotp.TOTP(secret).at(int(moment))
+
+
+@pytest.fixture
+def enrolled(ctl, accounts, clock):
+    """ann's secret and recovery codes; the present code was taken by the enrolment."""
+    joined(ctl, accounts)
+    begun = ctl.call("account.totp", owner(), AccountTotp())
+    clock.now = time.time()
+    done = ctl.call("account.totp", owner(), AccountTotp(code_at(begun["secret"], clock.now)))
+    clock.now += 60
+    return begun["secret"], done["recovery_codes"]
+
+
+def refusal(accounts, *given):
+    with pytest.raises(RefusedError) as caught:
+        accounts.authenticate("ann", *given)
+    return caught.value.code
+
+
+def test_with_an_authenticator_a_password_alone_is_not_enough(accounts, clock, enrolled):
+    secret, _ = enrolled
+    assert refusal(accounts, GOOD) == "KV-API-075"
+    assert refusal(accounts, "another password 77") == "KV-API-062"
+    assert refusal(accounts, "another password 77", code_at(secret, clock.now)) == "KV-API-062"
+    assert accounts.authenticate("ann", GOOD, code_at(secret, clock.now)).name == "local:ann"
+
+
+def test_a_code_is_taken_once_and_for_a_while(accounts, clock, enrolled):
+    secret, _ = enrolled
+    accounts.authenticate("ann", GOOD, code_at(secret, clock.now))
+    assert refusal(accounts, GOOD, code_at(secret, clock.now)) == "KV-API-062"
+    clock.now += 300
+    assert refusal(accounts, GOOD, code_at(secret, clock.now - 90)) == "KV-API-062"
+    assert accounts.authenticate("ann", GOOD, code_at(secret, clock.now - 30)).name == "local:ann"
+    clock.now += 60
+    ahead = code_at(secret, clock.now + 30)
+    assert accounts.authenticate("ann", GOOD, f" {ahead[:3]} {ahead[3:]} ")
+
+
+def test_a_recovery_code_works_once_and_is_on_record(ctl, accounts, enrolled):
+    _, codes = enrolled
+    assert len(set(codes)) == 10
+    assert accounts.authenticate("ann", GOOD, codes[3].upper()).name == "local:ann"
+    assert refusal(accounts, GOOD, codes[3]) == "KV-API-062"
+    (used,) = [e for e in ctl.books.recorded(0) if e.kind == "account.recovery-used"]
+    assert (used.actor, used.data) == ("local:ann", {"name": "ann", "left": 9})
+
+
+def test_wrong_codes_close_the_account_as_wrong_passwords_do(accounts, clock, enrolled):
+    secret, _ = enrolled
+    for _ in range(6):
+        assert refusal(accounts, GOOD, "000000") == "KV-API-062"
+    assert refusal(accounts, GOOD, code_at(secret, clock.now)) == "KV-API-062"
+    clock.now += 3600
+    assert accounts.authenticate("ann", GOOD, code_at(secret, clock.now))
+
+
+def test_a_secret_is_in_force_with_its_first_code_alone(ctl, accounts):
+    joined(ctl, accounts)
+    with pytest.raises(RefusedError) as caught:
+        ctl.call("account.totp", owner(), AccountTotp("123456"))
+    assert caught.value.code == "KV-API-073"
+    begun = ctl.call("account.totp", owner(), AccountTotp())
+    assert begun["uri"].startswith("otpauth://totp/kvctl%20")
+    assert begun["secret"] in begun["uri"]
+    with pytest.raises(RefusedError) as caught:
+        ctl.call("account.totp", owner(), AccountTotp("no code"))
+    assert caught.value.code == "KV-API-072"
+    assert accounts.authenticate("ann", GOOD)
+
+
+def test_who_takes_it_away_and_what_stays(ctl, accounts, clock, enrolled):
+    with pytest.raises(RefusedError) as caught:
+        ctl.call("account.totp", owner(), AccountTotp())
+    assert caught.value.code == "KV-API-074"
+    again = ctl.call("account.change", ADMIN, AccountChange("ann", new_link=True))
+    accounts.redeem(again["link"].rpartition("/")[2], GOOD)
+    assert refusal(accounts, GOOD) == "KV-API-075"  # a link is for the password alone
+    assert ctl.call("account.ls", ADMIN, Nothing())["accounts"][0]["authenticator"] is True
+    ctl.call("account.change", ADMIN, AccountChange("ann", reset_totp=True))
+    assert accounts.authenticate("ann", GOOD)
+    changed = [e for e in ctl.books.recorded(0) if e.kind == "account.changed"]
+    assert changed[-1].data == {"name": "ann", "reset_totp": True}
+
+
+def test_its_owner_removes_it_and_nothing_of_it_is_in_the_log(ctl, accounts, enrolled):
+    secret, codes = enrolled
+    ctl.call("account.totp", owner(), AccountTotp(remove=True))
+    assert accounts.authenticate("ann", GOOD)
+    written = str([dict(e.data) for e in ctl.books.recorded(0)])
+    assert secret not in written
+    assert not [code for code in codes if code in written or code in (ctl.directory / FILE).read_text()]
+    assert [e.kind for e in ctl.books.recorded(0)][-2:] == ["account.totp-enrolled", "account.totp-removed"]
+
+
+def test_a_user_of_the_machine_has_none(ctl):
+    with pytest.raises(UsageError) as caught:
+        ctl.call("account.totp", Principal("unix:root", frozenset({Role.OPERATOR}), fresh=True), AccountTotp())
+    assert caught.value.code == "KV-API-071"
+
+
+def test_a_dry_run_hands_out_nothing(ctl, accounts):
+    joined(ctl, accounts)
+    told = ctl.call("account.totp", owner(), AccountTotp(dry_run=True))
+    assert told["would"] == ["hand out a new secret"]
+    assert json.loads((ctl.directory / FILE).read_text())["ann"]["totp_new"] is None

@@ -5,12 +5,13 @@ import dataclasses
 import pytest
 
 from kvctl.controller import approvals
+from kvctl.controller.accounts import Accounts
 from kvctl.controller.approvals import Executor
 from kvctl.types.errors import KvctlError, RefusedError, UsageError
 from kvctl.types.events import Event
 from kvctl.types.principals import Kind, Principal, Role
-from kvctl.types.requests import ApprovalList, ApprovalNamed, ApprovalVote
-from tests.controller.people import controller, kinds
+from kvctl.types.requests import AccountChange, AccountCreate, ApprovalList, ApprovalNamed, ApprovalVote
+from tests.controller.people import ADMIN, controller, kinds
 from tests.controller.policy_site import ANN, BOB, DPO, EVE, OPERATOR, payload_of, state_of, tables, vote
 
 
@@ -229,3 +230,65 @@ def test_every_table_is_made_again_from_the_log(ctl, deed, monkeypatch):
     assert sorted(row[9] for row in before["approvals"]) == ["aborted", "executed", "expired", "rejected"]
     ctl.books.reindex()
     assert tables(ctl) == before
+
+
+def approver(name):
+    return Principal(name, frozenset({Role.APPROVER}), fresh=True)
+
+
+@pytest.mark.parametrize("other", ["local:op", "LOCAL:op", "unix:OP", "local:\uff4fp", "unix:op"])
+def test_another_account_of_whoever_asks_does_not_vote(ctl, deed, other):
+    one = deed.ask(ctl, who=OPERATOR)  # unix:op
+    assert refused(ctl, approver(other), one) == "KV-APP-004"
+    assert vote(ctl, ANN, one)["state"] == "executed"
+
+
+@pytest.mark.parametrize("other", ["unix:ann", "local:Ann", "local:an\uff4e"])
+def test_another_account_of_whoever_voted_does_not_vote(ctl, deed, other):
+    one = deed.ask(ctl, required=2)
+    vote(ctl, ANN, one)
+    assert refused(ctl, approver(other), one) == "KV-APP-005"
+
+
+def test_people_of_two_issuers_are_two(ctl, deed):
+    one = deed.ask(ctl, required=2)
+    vote(ctl, approver("oidc:https://a.example#7"), one)
+    assert vote(ctl, approver("oidc:https://b.example#7"), one)["state"] == "executed"
+
+
+@pytest.fixture
+def ann_has_an_account(ctl):
+    Accounts(ctl.books)
+    ctl.call("account.create", ADMIN, AccountCreate("ann", ["approver"]))
+
+
+@pytest.mark.parametrize("change", [{"roles": ["viewer"]}, {"disabled": True}])
+def test_a_vote_of_who_may_no_longer_vote_does_not_count(ctl, deed, ann_has_an_account, change):
+    one = deed.ask(ctl, required=2)
+    vote(ctl, ANN, one)
+    ctl.call("account.change", ADMIN, AccountChange("ann", **change))
+    assert vote(ctl, BOB, one)["state"] == "pending"
+    assert vote(ctl, EVE, one)["state"] == "executed"
+
+
+def test_a_role_that_is_taken_away_before_the_execution_ends_the_request(ctl, deed, ann_has_an_account):
+    one = deed.ask(ctl)
+    deed.fails = KvctlError("KV-CTL-002", "full")
+    with pytest.raises(KvctlError):
+        vote(ctl, ANN, one)
+    assert state_of(ctl, one) == "approved"
+    ctl.call("account.change", ADMIN, AccountChange("ann", roles=["viewer"]))
+    deed.fails = None
+    done = ctl.call("approve.execute", OPERATOR, ApprovalNamed(one))
+    assert (done["state"], done["why"]) == (
+        "aborted", ["local:ann approved it and may not vote on test.deed any more"]
+    )  # fmt: skip
+    assert deed.done == []
+
+
+def test_it_is_carried_out_once(ctl, deed):
+    one = deed.ask(ctl)
+    vote(ctl, ANN, one)
+    with pytest.raises(RefusedError) as again:
+        ctl.call("approve.execute", OPERATOR, ApprovalNamed(one))
+    assert (again.value.code, len(deed.done)) == ("KV-APP-010", 1)

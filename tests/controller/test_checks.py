@@ -9,26 +9,34 @@ import subprocess
 import sys
 import time
 import zipfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import _duckdb as duckdb
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from kvctl.connector.client import StoreClient
-from kvctl.connector.keys import KeyLease, RootKey
+from kvctl.connector.keys import KeyLease
 from kvctl.controller.accounts import Accounts
 from kvctl.controller.catalogue import compare_all, sync_all
 from kvctl.controller.checks import checks, run
+from kvctl.controller.keystore import MAGIC, MASTER, NONCE_BYTES
 from kvctl.controller.settings import StoreSettings
 from kvctl.types.chunks import Ack, Kind, Meta
+from kvctl.types.errors import UsageError
 from kvctl.types.principals import Principal, Role
 from kvctl.types.requests import (
     AccountCreate,
+    AuditExport,
     AuditLog,
     AuditRun,
     AuditVerify,
+    AuditWaive,
     BackupMake,
+    EpochRotate,
     EraseSubject,
+    EventRecord,
     HoldSet,
     KeyCreate,
     MoveNamed,
@@ -38,7 +46,7 @@ from kvctl.types.requests import (
 )
 from tests.controller.people import ADMIN, controller
 from tests.controller.policy_site import ANN, BOB, DPO, OPERATOR, POLICY, apply, vote
-from tests.store.daemon import SCOPE, Daemon
+from tests.store.daemon import Daemon
 
 ROOT = Path(__file__).resolve().parents[2]
 AUDITOR = Principal("local:olga", frozenset({Role.AUDITOR}), fresh=True)
@@ -51,10 +59,14 @@ PLANTED = {
     "A2": "UPDATE approvals SET executed_sha256 = 'other' WHERE state = 'executed'",
     "A3": "UPDATE residency_policies SET approval = NULL WHERE version = 2",
     "A4": "UPDATE approvals SET state = 'pending', expires = TIMESTAMP '2026-01-01'",
+    "A5": "UPDATE moves SET approval = 'a-20260101-00000000'",
     "E1": "UPDATE erasures SET due = closed - INTERVAL 1 DAY",
     "E2": "UPDATE chunks SET removed_at = NULL, removed_why = NULL WHERE removed_why = 'erased'",
     "E3": "UPDATE erasures SET receipt_idx = 0",
     "E4": "UPDATE epochs SET destroy_receipt = NULL WHERE destroyed_at IS NOT NULL",
+    "F1": "DELETE FROM events WHERE kind = 'plan.made'",
+    "F2": """UPDATE events SET ts = TIMESTAMP '2026-01-01', kind = replace(kind, 'ended', 'cancelled')
+             WHERE kind LIKE 'run.%'""",
     "L2": "UPDATE sources SET sent = stored + 5",
     "L3": "UPDATE sources SET seen_at = seen_at - INTERVAL 1 HOUR",
     "L4": "UPDATE sources SET clock_ms = -4000",
@@ -76,6 +88,113 @@ PLANTED = {
     "X3": "UPDATE chunks SET sealed = 'none' WHERE removed_at IS NULL",
     "X5": "UPDATE accounts SET roles = ['operator', 'approver']",
 }
+
+
+# (check, what is done to the tables): each of them once passed as if nothing were wrong.
+SUBTLE = [
+    ("A1", "UPDATE approvals SET required = 0; DELETE FROM votes"),
+    ("A1", "UPDATE votes SET voter = 'unix:op' WHERE voter = 'local:ann'"),
+    ("A1", "UPDATE votes SET voter = 'local:op' WHERE voter = 'local:ann'"),
+    ("A1", "UPDATE votes SET voter = 'LOCAL:Bob' WHERE voter = 'local:ann'"),
+    ("A1", "UPDATE votes SET ts = ts + INTERVAL 2 DAY"),
+    ("A1", "UPDATE votes SET ts = ts - INTERVAL 2 DAY"),
+    ("A1", "UPDATE votes SET role = 'dpo'"),
+    ("A1", "UPDATE votes SET fresh = false"),
+    ("A1", "UPDATE votes SET payload_sha256 = 'other'"),
+    ("A1", "INSERT INTO votes SELECT approval, 'local:eve', role, 'no', ts, payload_sha256, fresh, '' FROM "
+           "votes LIMIT 1"),
+    ("A1", """INSERT INTO events SELECT 1000, ts - INTERVAL 1 HOUR, 'account.created', 'unix:root', NULL, NULL, 'ok',
+              '{"name": "ann", "roles": ["viewer"]}' FROM votes WHERE voter = 'local:ann' LIMIT 1"""),
+    ("A2", "UPDATE approvals SET payload = replace(payload, 'flash', 'disk')"),
+    ("A2", "UPDATE approvals SET executed = decided - INTERVAL 1 SECOND"),
+    ("A2", "UPDATE approvals SET execute_by = NULL"),
+    ("A2", "INSERT INTO events SELECT 1000 + idx, ts, kind, actor, actor_tenant, tenant, outcome, data FROM events "
+           "WHERE kind = 'approval.executed'"),
+    ("A3", "UPDATE residency_policies SET version = 9, approval = NULL WHERE version = 2"),
+    ("A3", "UPDATE residency_policies SET controlled_by = 'same' WHERE version = 1; "
+           "UPDATE residency_policies SET controlled_by = 'any', storage_countries = ['FR'], approval = NULL "
+           "WHERE version = 2"),
+    ("A3", "UPDATE approvals SET required = 1 WHERE kind = 'policy.apply'"),
+    ("A3", """UPDATE events SET data = replace(replace(data, '"initial"', '"weakening"'), 'residency', 'places')
+              WHERE kind = 'policy.activated'"""),
+    ("A4", "UPDATE approvals SET state = 'approved', execute_by = TIMESTAMP '2026-01-01'"),
+    ("A4", "UPDATE approvals SET state = 'forgotten'"),
+    ("A5", "UPDATE approvals SET kind = 'policy.apply'"),
+    ("A5", "UPDATE approvals SET payload = replace(payload, 'disk', 'object') WHERE kind = 'tier.move'"),
+    ("A5", "UPDATE moves SET started_at = started_at - INTERVAL 1 MINUTE"),
+    ("A5", "UPDATE moves SET id = 'm-20260101-00000000'"),
+    ("A5", "UPDATE holds SET lifted_at = from_at + INTERVAL 1 HOUR"),
+    ("E1", "UPDATE erasures SET received = received - INTERVAL 40 DAY"),
+    ("E2", "UPDATE chunks SET removed_at = NULL, removed_why = NULL, class = 'conversation' WHERE removed_why = "
+           "'erased'"),
+    ("E3", """UPDATE erasures SET receipt = replace(receipt, '"probed": 1', '"probed": 0')"""),
+    ("E3", "UPDATE erasures SET receipt = NULL"),
+    ("E3", """UPDATE erasures SET receipt = replace(receipt, '"absent": 1', '"absent": 0'); UPDATE events
+              SET data = replace(data, '"absent": 1', '"absent": 0') WHERE kind = 'erasure.closed'"""),
+    ("E3", """UPDATE erasures SET receipt = replace(receipt, '"probed": 1', '"probed": 0'); UPDATE events
+              SET data = replace(data, '"probed": 1', '"probed": 0') WHERE kind = 'erasure.closed'"""),
+    ("E3", """UPDATE erasures SET receipt = json_merge_patch(receipt, '{"stores": [], "stores_count": 0}');
+              UPDATE events SET
+              data = json_merge_patch(data, '{"receipt": {"stores": [], "stores_count": 0}}') WHERE kind =
+              'erasure.closed'"""),
+    ("L1", "UPDATE events SET actor_tenant = 'acme' WHERE idx = 3"),
+    ("L1", "UPDATE events SET ts = ts - INTERVAL 1 DAY WHERE idx = 3"),
+    ("L1", "INSERT INTO events SELECT 1000, * EXCLUDE (idx) FROM events WHERE idx = 3"),
+    ("L1", "UPDATE retention_policies SET maximum_s = maximum_s * 10"),
+    ("L1", "UPDATE residency_policies SET storage_countries = ['FR', 'DE', 'NL', 'US']"),
+    ("L1", "INSERT INTO votes SELECT approval, 'local:eve', role, decision, ts, payload_sha256, fresh, '' FROM "
+           "votes LIMIT 1"),
+    ("L1", "DELETE FROM decisions WHERE action = 'move'"),
+    ("L1", "UPDATE holds SET until_at = from_at"),
+    ("L1", "DELETE FROM backups"),
+    ("L1", "UPDATE api_keys SET label = 'another'"),
+    ("L1", "UPDATE accounts SET roles = ['operator'] WHERE name = 'olga'"),
+    ("L1", "UPDATE applied SET size = size - 1"),
+    ("L2", "UPDATE sources SET sent = stored + 5; INSERT INTO gaps VALUES ('s1', 'b', 1, 2, TIMESTAMP "
+           "'2026-01-01', 'x')"),
+    ("L3", "DELETE FROM sources"),
+    ("L4", "UPDATE events SET ts = ts - INTERVAL 1 MINUTE WHERE idx = 20"),
+    ("R1", "UPDATE residency_policies SET controlled_by = 'same'; UPDATE site_versions SET controlled_by = 'US'"),
+    ("R1", "DELETE FROM residency_policies; UPDATE site_versions SET country = 'US'"),
+    ("R2", "UPDATE residency_policies SET valid_from = TIMESTAMP '2020-01-01' WHERE version = 1; UPDATE "
+           "site_versions SET "
+           "country = 'US', valid_from = TIMESTAMP '2020-01-01', valid_to = now()::TIMESTAMP - INTERVAL 1 DAY; "
+           "UPDATE places SET valid_from = TIMESTAMP '2020-01-01'; "
+           "UPDATE chunks SET placed_at = now()::TIMESTAMP - INTERVAL 7 DAY, "
+           "removed_at = now()::TIMESTAMP - INTERVAL 7 DAY + INTERVAL 1 HOUR"),
+    ("R2", "UPDATE residency_policies SET valid_from = TIMESTAMP '2020-01-01' WHERE version = 1; UPDATE places SET "
+           "valid_from = TIMESTAMP '2020-01-01'; UPDATE site_versions SET valid_from = TIMESTAMP '2020-01-01'; "
+           "UPDATE chunks SET placed_at = now()::TIMESTAMP - INTERVAL 20 DAY; UPDATE residency_policies SET "
+           "valid_from = now()::TIMESTAMP - INTERVAL 9 DAY, storage_countries = ['IT'] WHERE version = 2; "
+           "UPDATE residency_policies SET valid_to = now()::TIMESTAMP - INTERVAL 9 DAY WHERE version = 1"),
+    ("R3", "UPDATE decisions SET store = 's2' WHERE action = 'move'"),
+    ("R3", "UPDATE decisions SET ref = 'm-20260101-00000000' WHERE action = 'move'"),
+    ("R3", "UPDATE decisions SET ts = ts + INTERVAL 1 HOUR WHERE action = 'move'"),
+    ("R3", "INSERT INTO moves SELECT * REPLACE ('m-20260101-00000000' AS id) FROM moves"),
+    ("R4", "UPDATE moves SET ended_at = ended_at - INTERVAL 2 HOUR, started_at = started_at - INTERVAL 3 HOUR, "
+           "source_removed_at = ended_at - INTERVAL 2 HOUR; UPDATE chunks SET placed_at = placed_at - INTERVAL 2 HOUR "
+           "WHERE tier = 'disk'; UPDATE chunks SET placed_at = placed_at - INTERVAL 4 HOUR, removed_at = NULL "
+           "WHERE tier = 'flash'"),
+    ("R5", "UPDATE decisions SET verdict = 'deny' WHERE action = 'backup' AND tenant = 'acme'"),
+    ("R5", "INSERT INTO tenants SELECT * REPLACE ('gamma' AS tenant, 'active' AS state) FROM tenants WHERE "
+           "tenant = 'acme'"),
+    ("R6", "DELETE FROM comparisons WHERE store = 's1'; INSERT INTO comparisons VALUES ('s9', now()::TIMESTAMP, "
+           "1, 1, 0, 0)"),
+    ("R6", "UPDATE chunks SET store = 's9' WHERE removed_at IS NULL"),
+    ("T1", "UPDATE chunks SET stored_at = stored_at - INTERVAL 20 DAY WHERE removed_at IS NULL AND subject IS NULL; "
+           "UPDATE retention_policies SET valid_from = TIMESTAMP '2020-01-01'"),
+    ("T3", """UPDATE chunks SET removed_at = (SELECT from_at FROM holds) + INTERVAL 1 SECOND WHERE tier = 'disk'
+              AND subject = 'cacacacacacacacacacacacacacacaca'; INSERT INTO chunks SELECT * REPLACE ('flash' AS tier,
+              (SELECT from_at FROM holds) + INTERVAL 1 HOUR AS placed_at, NULL AS removed_at) FROM chunks WHERE
+              tier = 'disk'
+              AND subject = 'cacacacacacacacacacacacacacacaca'"""),
+    ("X2", "UPDATE api_keys SET sha256 = 'one'; INSERT INTO api_keys SELECT * REPLACE ('beta' AS tenant, 'k2' "
+           "AS id) FROM api_keys"),
+    ("X3", "UPDATE chunks SET epoch = 'ab' WHERE removed_at IS NULL"),
+    ("X5", "UPDATE accounts SET roles = ['auditor', 'approver'], disabled = now()::TIMESTAMP"),
+    ("X5", """INSERT INTO events SELECT 1000, ts, 'account.changed', 'unix:root', NULL, NULL, 'ok',
+              '{"name": "olga", "roles": ["operator", "auditor"]}' FROM events LIMIT 1"""),
+]  # fmt: skip
 
 
 def settings(base):
@@ -105,7 +224,7 @@ def work(ctl, daemon, base):
     applied = int(time.time())
     while int(time.time()) == applied:  # a store counts whole seconds: what is stored now is older than the policy
         time.sleep(0.02)
-    write_chunks(daemon)
+    write_chunks(ctl, daemon)
     ctl.call("key.create", OPERATOR, KeyCreate("acme"))
     sync_all(ctl)
     compare_all(ctl)
@@ -119,15 +238,18 @@ def work(ctl, daemon, base):
     ctl.call("erase.subject", DPO, EraseSubject("acme", subject=ALICE.hex()))
     ctl.call("tenant.offboard", OPERATOR, TenantOffboard("beta", "beta"))
     ctl.call("controller.backup", OPERATOR, BackupMake(str(base / "backup")))
+    for kind in ("plan.made", "run.started", "run.ended"):
+        ctl.call("event.record", OPERATOR, EventRecord(kind, {"run": "r-1", "plan": "p-1", "hash": "ab"}))
     Accounts(ctl.books)
     ctl.call("account.create", ADMIN, AccountCreate("olga", ["auditor"]))
     ctl.call("audit.log", AUDITOR, AuditLog())
     sync_all(ctl)
 
 
-def write_chunks(daemon):
+def write_chunks(ctl, daemon):
     client = StoreClient(daemon.unix, daemon.connector, daemon.identity.public)
-    lease = KeyLease(RootKey(SCOPE, os.urandom(32)), daemon.token(scope=SCOPE), 2**40)
+    (scope,) = ctl.keystore.scopes("acme")
+    lease = KeyLease(ctl.keystore.root(scope), daemon.token(scope=scope), 2**40)
     ends = int(time.time()) + MONTH - 3600
     for number, meta in enumerate((Meta(ends, ALICE), Meta(ends, CAROL), Meta(ends), Meta(ends, kind=Kind.COMMON))):
         client.put(lease, number.to_bytes(32, "big"), os.urandom(10_000), meta, Ack.DURABLE)
@@ -162,6 +284,78 @@ def test_a_planted_violation_is_found(copy, name):
     assert str(one.verdict) == "FAIL"
     assert one.violations
     assert one.rows
+
+
+@pytest.mark.parametrize(("name", "sql"), SUBTLE)
+def test_a_subtle_violation_is_found(copy, name, sql):
+    plant(copy, sql)
+    stores = {"s1": StoreSettings(admin=f"unix:{copy}/nowhere")}
+    with controller(copy, stores=stores) as ctl:
+        (one,) = run(ctl, [check for check in checks() if check.id == name])
+    assert (str(one.verdict), bool(one.rows)) == ("FAIL", True)
+
+
+def keys_of(base, tenant):
+    return sorted((base / "paris" / "keys").glob(f"{tenant}.*.root"))
+
+
+def test_a_destroyed_key_that_is_put_back_is_found(copy):
+    with controller(copy) as ctl:
+        ctl.call("tenant.create", OPERATOR, TenantCreate("gamma", "Acme SAS", "FR"))
+        (path,) = keys_of(copy, "gamma")
+        kept = path.read_bytes()
+        ctl.call("key.rotate", OPERATOR, EpochRotate("gamma", "user", destroy_old=True))
+    assert (path.exists(), str(judged(copy)["E4"].verdict)) == (False, "PASS")
+    path.write_bytes(kept)
+    path.chmod(0o600)
+    one = judged(copy)["E4"]
+    assert (str(one.verdict), one.rows[0]["what"]) == ("FAIL", "it was destroyed, and is in the key store")
+
+
+def test_a_key_that_two_tenants_share_or_that_was_exchanged_is_found(copy):
+    with controller(copy) as ctl:
+        ctl.call("tenant.create", OPERATOR, TenantCreate("gamma", "Acme SAS", "FR"))
+    (acme,), (gamma,) = keys_of(copy, "acme"), keys_of(copy, "gamma")
+    assert str(judged(copy)["X2"].verdict) == "PASS"
+    was = gamma.read_bytes()
+    gamma.write_bytes(acme.read_bytes())  # as a file: what it is bound to does not fit
+    assert judged(copy)["X2"].rows[0]["what"].startswith("KV-TEN-021")
+    seal(gamma, opened=open_key(acme))  # by somebody who has the master key
+    found = [row["what"] for row in judged(copy)["X2"].rows]
+    assert found == ["it is the key of acme/user as well", "it is not the key that was made for this epoch"]
+    seal(gamma, opened=b"k" * 32)
+    assert [row["what"] for row in judged(copy)["X2"].rows] == ["it is not the key that was made for this epoch"]
+    gamma.write_bytes(was)
+    assert str(judged(copy)["X2"].verdict) == "PASS"
+
+
+def open_key(path):
+    data, master = path.read_bytes(), (path.parent / MASTER).read_bytes()
+    at = len(MAGIC) + NONCE_BYTES
+    return AESGCM(master).decrypt(data[len(MAGIC) : at], data[at:], MAGIC + path.name.encode())
+
+
+def seal(path, opened):
+    master, nonce = (path.parent / MASTER).read_bytes(), os.urandom(NONCE_BYTES)
+    path.write_bytes(MAGIC + nonce + AESGCM(master).encrypt(nonce, opened, MAGIC + path.name.encode()))
+
+
+def test_a_backup_of_a_site_without_tenants_needs_no_decision(tmp_path):
+    with controller(tmp_path) as ctl:
+        ctl.call("controller.backup", OPERATOR, BackupMake(str(tmp_path / "backup")))
+    assert str(judged(tmp_path)["R5"].verdict) == "PASS"
+
+
+def test_an_erasure_that_a_hold_restricts_was_answered_with_its_receipt(copy):
+    plant(
+        copy,
+        """UPDATE erasures SET outcome = 'restricted', closed = NULL, received = received - INTERVAL 40 DAY,
+                   due = due - INTERVAL 40 DAY; UPDATE events SET kind = 'erasure.restricted' WHERE kind =
+              'erasure.closed'""",
+    )
+    assert str(judged(copy)["E1"].verdict) == "FAIL"
+    plant(copy, "UPDATE events SET ts = ts - INTERVAL 20 DAY WHERE kind = 'erasure.restricted'")
+    assert str(judged(copy)["E1"].verdict) == "PASS"
 
 
 def test_a_changed_byte_of_the_log_is_found_and_named(copy):
@@ -257,3 +451,42 @@ def test_the_docs_list_every_check():
     ]
     rows = {name.strip(): question.strip() for name, question in listed}
     assert {check.id: rows.get(check.id) for check in checks()} == {check.id: check.question for check in checks()}
+
+
+def soon(**more):
+    return (datetime.now(UTC) + timedelta(**more)).isoformat()
+
+
+def test_a_failure_that_was_accepted_is_waived_until_its_day(copy):
+    plant(copy, PLANTED["L2"])
+    with controller(copy) as ctl:
+        ctl.call("audit.waive", DPO, AuditWaive("L2", soon(days=1), "a store was exchanged"))
+        (one,) = run(ctl, [check for check in checks() if check.id == "L2"])
+    assert (str(one.verdict), one.waiver["reason"]) == ("WAIVED", "a store was exchanged")
+
+
+@pytest.mark.parametrize(
+    ("check", "until", "code"),
+    [
+        ("L2", "for ever", "KV-POL-005"),
+        ("L2", soon(days=-1), "KV-AUD-010"),
+        ("L2", "9999-12-31T00:00:00Z", "KV-AUD-010"),
+        ("L9", soon(days=1), "KV-AUD-009"),
+    ],
+)
+def test_a_waiver_is_of_a_check_and_ends(tmp_path, check, until, code):
+    with controller(tmp_path) as ctl, pytest.raises(UsageError) as refused:
+        ctl.call("audit.waive", DPO, AuditWaive(check, until, "why not"))
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_a_time_that_is_none_is_the_callers(tmp_path, name):
+    with controller(tmp_path) as ctl:
+        for operation, request in (
+            ("audit.log", AuditLog(**{name: "1e309"})),
+            ("audit.export", AuditExport(**{name: "x"})),
+        ):
+            with pytest.raises(UsageError) as refused:
+                ctl.call(operation, OPERATOR, request)
+            assert refused.value.code == "KV-POL-005"

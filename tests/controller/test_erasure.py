@@ -1,18 +1,32 @@
 """Erasure: everything of a user or a tenant goes, holds win, and the receipt says what was not reached."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 
+import _duckdb as duckdb
 import pytest
 
 from kvctl.controller.catalogue import sync_all
 from kvctl.controller.erasure import resume_erasures
+from kvctl.controller.schedule import Job, Schedule
 from kvctl.controller.settings import EngineSettings
 from kvctl.ledger.proof import check_proof
-from kvctl.state.governance import rows
+from kvctl.state import erasures
+from kvctl.state.governance import SCHEMA, GovernanceState, rows
 from kvctl.types.chunks import Scope
 from kvctl.types.errors import RefusedError, UsageError
 from kvctl.types.principals import Principal, Role
-from kvctl.types.requests import EraseSubject, EraseTenant, ErasureNamed, HoldSet, TenantCreate, TenantScope
+from kvctl.types.requests import (
+    EraseChunks,
+    EraseSubject,
+    EraseTenant,
+    ErasureNamed,
+    HoldSet,
+    TenantCreate,
+    TenantScope,
+)
 from tests.controller import people
 from tests.controller.stores import ALICE, BOB, Gateway, Store, key, serving
 
@@ -136,7 +150,7 @@ def test_a_hold_restricts_and_the_erasure_ends_when_it_is_over(ctl, stores):
     done = erase(ctl, subject=ALICE)
     assert (done["outcome"], names(stores[0])) == ("restricted", [key("a")])
     assert done["receipt"]["holds"] == [held["hold"]]
-    assert any("under a hold" in line for line in done["receipt"]["not_covered"])
+    assert any(f"under hold {done['receipt']['holds'][0]}" in line for line in done["receipt"]["not_covered"])
     (row,) = ctl.call("erase.ls", DPO, TenantScope())["erasures"]
     assert (row["outcome"], row["closed"]) == ("restricted", None)
     assert resume_erasures(ctl) == []
@@ -304,3 +318,94 @@ def test_a_clock_that_is_ahead_hides_nothing(ctl, stores):
     stores[0].put("a")
     done = erase(ctl, subject=ALICE)
     assert (done["outcome"], done["receipt"]["negative_probes"]["probed"]) == ("erased", 1)
+
+
+def chunks(ctl, **asked):
+    return ctl.call("erase.chunks", DPO, EraseChunks("acme", confirm="acme", **asked))
+
+
+def test_what_was_stored_for_a_model_goes_and_the_rest_stays(ctl, stores):
+    stores[0].put("a", model="aa" * 16)
+    stores[1].put("b", model="aa" * 16, kind="common", subject=None)
+    stores[0].put("c")
+    stores[0].put("d", model="aa" * 16, tenant="beta")
+    done = chunks(ctl, model="aa" * 16)
+    assert (done["outcome"], names(stores[0]), names(stores[1])) == ("erased", sorted([key("c"), key("d")]), [])
+    assert done["receipt"]["scope"]["model"] == "aa" * 16
+    assert done["receipt"]["negative_probes"]["absent"] == 2
+    assert done["receipt"]["keys_destroyed"] == []
+
+
+def test_what_was_stored_in_a_time_goes_up_to_its_end(ctl, stores):
+    begin = datetime(2026, 3, 1, tzinfo=UTC)
+    for name, seconds in (("before", -1), ("first", 0), ("last", 59), ("after", 60)):
+        stores[0].put(name, stored_at=int(begin.timestamp()) + seconds)
+    sync_all(ctl)
+    span = {"since": "2026-03-01T01:00:00+01:00", "until": "2026-03-01T00:01:00Z"}
+    assert ctl.call("erase.chunks", DPO, EraseChunks("acme", dry_run=True, **span))["would"]["copies"][0]["copies"] == 2
+    done = chunks(ctl, **span)
+    assert (done["outcome"], names(stores[0])) == ("erased", sorted([key("before"), key("after")]))
+    assert done["receipt"]["scope"]["stored_from"] == "2026-03-01T00:00:00.000Z"
+
+
+def test_a_hold_on_another_model_does_not_restrict_it(ctl, stores):
+    stores[0].put("a", model="aa" * 16)
+    stores[0].put("b", model="bb" * 16)
+    ctl.call("hold.set", DPO, HoldSet("acme", "case 7", model="bb" * 16))
+    assert chunks(ctl, model="aa" * 16)["outcome"] == "erased"
+    assert chunks(ctl, model="bb" * 16)["outcome"] == "restricted"
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({}, "KV-ERA-006"),
+        ({"model": "../x"}, "KV-ERA-006"),
+        ({"since": "2026-03-02", "until": "2026-03-01"}, "KV-ERA-006"),
+        ({"until": "yesterday"}, "KV-POL-005"),
+        ({"model": "aa" * 16, "domain": "nowhere"}, "KV-ERA-003"),
+    ],
+)
+def test_no_model_and_no_time_is_nothing_to_erase(ctl, stores, asked, code):
+    stores[0].put("a")
+    with pytest.raises(UsageError) as refused:
+        chunks(ctl, **asked)
+    assert (refused.value.code, names(stores[0])) == (code, [key("a")])
+
+
+def test_copies_at_a_store_that_nobody_configures_keep_it_open(tmp_path, ctl, stores):
+    stores[1].put("b")
+    sync_all(ctl)
+    ctl.settings = replace(ctl.settings, stores={"s1": stores[0].settings})
+    done = erase(ctl, subject=ALICE)
+    assert (done["outcome"], done["why"][0]) == (
+        "open", "s2: it is not in the controller's settings: nothing was asked"
+    )  # fmt: skip
+    assert names(stores[1]) == [key("b")]
+
+
+def test_a_store_that_comes_back_has_its_erasures_taken_up_at_once(ctl, stores):
+    stores[0].put("a")
+    ctl.schedule = Schedule.of([Job("erasures", 300.0, partial(resume_erasures, ctl), due=1e12)])
+    stores[0].broken.update({"deltas", "erase", "probe"})
+    assert erase(ctl, subject=ALICE)["outcome"] == "open"
+    stores[0].broken.clear()
+    sync_all(ctl)
+    assert ctl.schedule.rows()[0]["next_in_seconds"] == 0.0
+
+
+def test_an_older_table_gets_the_columns_that_it_lacks(tmp_path):
+    path = tmp_path / "old.duckdb"
+    with duckdb.connect(str(path)) as db:
+        db.execute(SCHEMA.read_text())
+        for column in ("model", "stored_from", "stored_until"):
+            db.execute(f"ALTER TABLE erasures DROP COLUMN {column}")
+        db.execute("CREATE TABLE schema_version (version INTEGER NOT NULL, applied_at TIMESTAMP NOT NULL)")
+        db.execute("INSERT INTO schema_version VALUES (1, now()::TIMESTAMP)")
+        db.execute("INSERT INTO applied VALUES (0)")
+    for _ in range(2):
+        state = GovernanceState(path, {})
+        with state.reading() as db:
+            assert erasures.listed(db, None) == []
+            assert db.execute("SELECT max(version) FROM schema_version").fetchone() == (2,)
+        state.close()

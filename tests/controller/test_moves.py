@@ -285,6 +285,21 @@ def test_a_running_move_is_stopped_and_resumed(ctl, daemon, monkeypatch):
     assert places(daemon) == {"flash": 0, "disk": CHUNKS}
 
 
+def test_a_policy_that_is_tightened_while_a_move_runs_stops_it(ctl, daemon, monkeypatch):
+    move = approved(ctl)
+    paced(monkeypatch, STORED)
+    slow = Slow(ctl, move)
+    until(lambda: (row(ctl, move)["progress"] or {}).get("s1", {}).get("moved"))
+    tighter = apply(ctl, POLICY.replace("[FR, DE]}", "[DE]}"))["approval"]
+    vote(ctl, ANN, tighter)
+    slow.thread.join(30)
+    assert slow.result["state"] == "stopped"
+    assert "residency acme v2: FR is not in storage_countries [DE]" in slow.result["why"]
+    assert 0 < slow.result["moved"] < CHUNKS
+    assert [event.kind for event in ctl.books.recorded(0)].count("tier.refused") == 1
+    assert code(do, ctl, "resume", move) == "KV-TIER-003"
+
+
 def test_ctrl_c_stops_it_and_says_what_was_done(ctl, daemon, monkeypatch):
     move = approved(ctl)
     paced(monkeypatch, STORED * 2)

@@ -126,3 +126,13 @@ def test_a_tenant_s_administrator_sees_that_tenant_alone(ctl):
     assert {row["tenant"] for row in found["copies"]} == {"acme"}
     with pytest.raises(RefusedError):
         ctl.call("residency.history", ACME_ADMIN, ResidencyHistory("globex", "2026-01-03T00:00:00Z"))
+
+
+def test_a_tenant_that_nobody_knows_is_no_empty_answer(ctl):
+    for name, asked in (
+        ("residency.now", TenantScope("nobody")),
+        ("residency.history", ResidencyHistory("nobody", "2026-01-01")),
+    ):
+        with pytest.raises(UsageError) as refused:
+            ctl.call(name, OPERATOR, asked)
+        assert refused.value.code == "KV-RES-003"

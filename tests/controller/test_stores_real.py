@@ -11,7 +11,7 @@ from kvctl.types.chunks import Ack, Meta, Scope
 from kvctl.types.principals import Principal, Role
 from kvctl.types.requests import EraseSubject, EraseTenant, HoldSet, RetentionApply, TenantCreate
 from tests.controller import people
-from tests.store.daemon import Daemon
+from tests.store.daemon import SCOPE, Daemon
 
 DPO = Principal("local:dora", frozenset({Role.DPO}), fresh=True)
 ALICE, BOB = b"a" * 16, b"b" * 16
@@ -113,3 +113,27 @@ def test_a_tenant_is_erased(ctl, daemon, put):
     assert (done["outcome"], names(daemon), live(ctl)) == ("erased", [], [])
     assert done["receipt"]["totals"]["copies"] == 20
     assert len(done["receipt"]["keys_destroyed"]) == 1
+
+
+def test_index_values_go_from_tiers_that_the_chunks_have_left(tmp_path):
+    """A chunk that was moved leaves its names in freed pages of the first tier's index; an erasure goes there, too."""
+    for tier in ("flash", "disk"):
+        (tmp_path / tier).mkdir()
+    tiers = {tier: {"mounts": [{"path": f"{tmp_path}/{tier}", "capacity": "256MiB"}]} for tier in ("flash", "disk")}
+    daemon = Daemon(tmp_path, module="kvctl.store.main", tiers=tiers).start()
+    client = StoreClient(daemon.unix, daemon.connector, daemon.identity.public)
+    lease = KeyLease(RootKey(SCOPE, b"r" * 32), daemon.token(), 2**40)
+    for number in range(8):
+        client.put(lease, b"key %d" % number + bytes(27), b"x" * 9000, meta=Meta(subject=ALICE), ack=Ack.DURABLE)
+    client.close()
+    done = daemon.admin("POST", "/v1/move", {"id": "m1", "source": "flash", "target": "disk", "tenant": SCOPE.tenant})
+    assert done[1]["moved"] == 8
+    assert found_in(tmp_path / "flash", ALICE)
+    daemon.admin("POST", "/v1/erase", {"tenant": SCOPE.tenant, "subject": ALICE.hex()})
+    left = [found_in(tmp_path / tier, name) for tier in ("flash", "disk") for name in (ALICE, b"key 3" + bytes(27))]
+    daemon.stop()
+    assert left == [[], [], [], []]
+
+
+def found_in(directory, needle):
+    return [str(file) for file in directory.rglob("*") if file.is_file() and needle in file.read_bytes()]

@@ -1,5 +1,6 @@
 """Tenants as their operator sees them, with real books and a real kvstored."""
 
+import dataclasses
 import hashlib
 import json
 import time
@@ -9,13 +10,16 @@ import pytest
 from kvctl.connector.client import StoreClient
 from kvctl.connector.keys import load_lease
 from kvctl.connector.snapshotfile import read_snapshot
+from kvctl.connector.wire import PutStatus
 from kvctl.controller.books import site_identity
-from kvctl.controller.push import push
+from kvctl.controller.push import MOST, push
 from kvctl.controller.settings import StoreSettings
 from kvctl.controller.tenants import complete
 from kvctl.types.chunks import Ack, Scope
 from kvctl.types.errors import KvctlError, RefusedError, UsageError
 from kvctl.types.events import Event
+from kvctl.types.operations import OPERATIONS
+from kvctl.types.principals import Principal, Role
 from kvctl.types.requests import (
     EpochRotate,
     KeyCreate,
@@ -25,6 +29,7 @@ from kvctl.types.requests import (
     TenantCreate,
     TenantNamed,
     TenantOffboard,
+    TenantQuota,
     TenantScope,
 )
 from tests.controller.people import ACME_ADMIN, OPERATOR, controller, kinds, service, tables
@@ -436,3 +441,105 @@ def test_a_site_without_tenants_tells_stores_nothing_of_them(tmp_path):
         (told,) = push(ctl)
         assert told["ok"]
         assert told["answers"] == []
+
+
+def many(ctl, count, first=0):
+    """Tenants with names as long as names may be, as rows of the table alone."""
+    with ctl.books.state.writing() as db:
+        db.execute(
+            """INSERT INTO tenants BY NAME SELECT 'tenant-' || lpad(i::VARCHAR, 56, '0') AS tenant, 'E' AS entity,
+               'active' AS state, 'gold' AS sla, 9007199254740992 AS quota_bytes, 16 AS max_concurrent,
+               'warn' AS require_subject, now()::TIMESTAMP AS created_at, now()::TIMESTAMP AS changed_at, '' AS reason
+               FROM range(?, ?) r(i)""",
+            [first, first + count],
+        )
+
+
+def test_five_thousand_tenants_are_told_to_a_store(site):
+    ctl, _ = site
+    many(ctl, 5000)
+    ctl.books.commit(OPERATOR, [Event("policy.activated", {"changes": []})])  # a newer version of the list
+    (told,) = push(ctl)
+    assert told["ok"], told
+    assert next(a for a in told["answers"] if a["verb"] == "tenants")["answer"]["tenants"]["count"] == 5002
+
+
+def test_the_longest_list_is_taken_and_a_longer_one_is_refused_in_words(site):
+    ctl, _ = site
+    many(ctl, MOST - 2)
+    ctl.books.commit(OPERATOR, [Event("policy.activated", {"changes": []})])
+    (told,) = push(ctl)
+    assert told["ok"], told
+    many(ctl, 1, MOST)
+    (told,) = push(ctl)
+    (error,) = [a["error"] for a in told["answers"] if not a["ok"]]
+    assert (error["code"], f"{MOST} tenants" in error["why"]) == ("KV-TEN-013", True)
+
+
+def test_new_limits_reach_store_gateways_and_the_record(site):
+    ctl, _ = site
+    asked = TenantQuota("acme", quota_bytes=1 << 20, tokens_per_day=5000, reason="invoice 4711")
+    would = ctl.call("tenant.quota", OPERATOR, dataclasses.replace(asked, dry_run=True))["would"]
+    assert would == [
+        f"set quota_bytes of acme from no limit to {1 << 20}", "set tokens_per_day of acme from no limit to 5000",
+    ]  # fmt: skip
+    assert "tenant.quota-changed" not in kinds(ctl)
+    done = ctl.call("tenant.quota", OPERATOR, asked)
+    assert done["limits"]["max_concurrent"] == 16
+    assert outcomes(done["stores"]) == {"tenants": True}
+    (view,) = snapshot(ctl).tenants
+    assert (view.tokens_per_day, view.requests_per_minute) == (5000, None)
+    (event,) = [e for e in ctl.books.recorded(0) if e.kind == "tenant.quota-changed"]
+    assert event.data["changed"]["quota_bytes"] == {"from": None, "to": 1 << 20}
+    assert event.data["reason"] == "invoice 4711"
+    before = tables(ctl)
+    ctl.books.reindex()
+    assert tables(ctl) == before
+    again = ctl.call("tenant.quota", OPERATOR, asked)
+    assert (again["changed"], kinds(ctl).count("tenant.quota-changed")) == ({}, 1)
+
+
+def test_a_store_takes_no_more_than_the_new_limit(site, tmp_path):
+    ctl, daemon = site
+    held = lease(ctl, daemon, tmp_path)
+    with StoreClient(daemon.unix, daemon.connector, daemon.identity.public) as client:
+        assert client.put(held, b"a" * 32, b"x" * 60_000, ack=Ack.DURABLE) is PutStatus.STORED
+        ctl.call("tenant.quota", OPERATOR, TenantQuota("acme", quota_bytes=70_000))
+        assert client.put(held, b"b" * 32, b"x" * 80_000, ack=Ack.DURABLE) is not PutStatus.STORED
+        ctl.call("tenant.quota", OPERATOR, TenantQuota("acme", unlimited=["quota_bytes"]))
+        assert client.put(held, b"c" * 32, b"x" * 80_000, ack=Ack.DURABLE) is PutStatus.STORED
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (TenantQuota("acme"), "KV-TEN-012"),
+        (TenantQuota("acme", quota_bytes=0), "KV-TEN-002"),
+        (TenantQuota("acme", max_concurrent=2**60), "KV-TEN-002"),
+        (TenantQuota("acme", unlimited=["max_concurrent"]), "KV-TEN-002"),
+        (TenantQuota("acme", unlimited=["sla"]), "KV-TEN-002"),
+        (TenantQuota("acme", quota_bytes=5, unlimited=["quota_bytes"]), "KV-TEN-002"),
+        (TenantQuota("nobody", quota_bytes=5), "KV-TEN-004"),
+    ],
+)
+def test_limits_that_are_not_given(ctl, asked, expected):
+    with pytest.raises(KvctlError) as caught:
+        ctl.call("tenant.quota", OPERATOR, asked)
+    assert code(caught) == expected
+
+
+def test_a_tenants_administrator_does_not_set_its_limits(ctl):
+    with pytest.raises(RefusedError):
+        ctl.call("tenant.quota", ACME_ADMIN, TenantQuota("acme", quota_bytes=2**50))
+
+
+@pytest.mark.parametrize("name", ["erase.subject", "erase.tenant", "key.rotate", "tenant.offboard", "hold.lift"])
+def test_what_destroys_or_lets_be_destroyed_wants_the_password_once_more(ctl, name):
+    assert OPERATIONS[name].step_up
+    assert OPERATIONS[name].changes
+    assert not OPERATIONS[name].roles & {Role.VIEWER, Role.AUDITOR, Role.APPROVER, Role.SERVICE, Role.BREAK_GLASS}
+    if name == "tenant.offboard":
+        stale = Principal("local:ann", frozenset({Role.OPERATOR}))
+        with pytest.raises(RefusedError) as caught:
+            ctl.call(name, stale, TenantOffboard("acme", "acme"))
+        assert code(caught) == "KV-API-003"

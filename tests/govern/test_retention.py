@@ -150,3 +150,12 @@ def test_sql_judges_as_the_pure_rules_do(chunks, policies, holds):
     assert {key: (rule, go) for key, rule, go in found} == expected
     assert len(found) == len(chunks)
     db.rollback()
+
+
+def test_idle_time_counts_from_the_last_use_and_says_so_when_none_was_told_of():
+    policy = [version(idle_s=86400)]
+    assert rule(copy(5 * DAY, used_at=NOW - DAY / 2), policy, []) == ("within", False)
+    used = judge(copy(5 * DAY, used_at=NOW - 2 * DAY), policy, [], NOW)
+    assert (used.rule, "not used since 2026-02-27" in used.text) == ("idle", True)
+    never = judge(copy(5 * DAY), policy, [], NOW)
+    assert (never.rule, "the store reports no use of it" in never.text) == ("idle", True)

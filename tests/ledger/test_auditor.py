@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kvctl.ledger import Log
-from kvctl.ledger.note import COSIGNATURE, cosign, verifier_key
+from kvctl.ledger.note import COSIGNATURE, cosign, sign_manifest, verifier_key
 from tests.ledger import damage
 from tests.ledger.site import ORIGIN, Key, copy, events, write
 
@@ -95,13 +95,14 @@ def test_a_lost_event_is_a_gap(judge, key, tmp_path):
     assert "entry 43, source 'node2': number 15 where 14 is next: 1 missing" in said
 
 
-def manifest(pack):
+def manifest(pack, key):
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(pack).as_posix()}\n"
         for path in sorted(pack.rglob("*"))
-        if path.is_file() and path.name != "MANIFEST.sha256"
+        if path.is_file() and not path.name.startswith("MANIFEST.")
     ]
     (pack / "MANIFEST.sha256").write_text("".join(lines))
+    (pack / "MANIFEST.sig").write_text(sign_manifest("".join(lines).encode(), ORIGIN, key))
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def pack(key, tmp_path):
         (place / "logs" / "control" / name).rmdir()
     (place / "logs" / "control" / "lock").unlink()
     (place / "report.html").write_text("<p>all well</p>")
-    manifest(place)
+    manifest(place, key)
     return place
 
 
@@ -153,7 +154,7 @@ def test_a_changed_pack_exits_1_and_names_the_file(pack, key, tmp_path, name, sa
     data = bytearray((pack / name).read_bytes())
     data[len(data) // 2] ^= 1
     (pack / name).write_bytes(data)
-    manifest(pack) if name != "report.html" else None
+    manifest(pack, key) if name != "report.html" else None
     code, printed = run(pack, key, tmp_path)
     assert code == 1
     assert said in printed
@@ -173,7 +174,7 @@ def test_an_earlier_checkpoint_of_a_log_that_is_not_there(pack, key, tmp_path):
     assert run(pack, key, tmp_path, "--since", str(tmp_path / "early"))[0] == 0
     for path in sorted((pack / "logs").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
-    manifest(pack)
+    manifest(pack, key)
     code, said = run(pack, key, tmp_path, "--since", str(tmp_path / "early"))
     assert code == 1
     assert "no log here" in said
@@ -205,3 +206,33 @@ def test_it_imports_nothing_of_kvctl_and_runs_on_python_3_9():
     vermin = Path(sys.executable).with_name("vermin")
     done = subprocess.run([vermin, "-q", "-t=3.9-", "--violations", "--no-tips", FILE], check=False)
     assert done.returncode == 0
+
+
+def test_a_list_of_files_that_was_written_anew_is_not_signed(pack, key, tmp_path):
+    signed = (pack / "MANIFEST.sig").read_bytes()
+    (pack / "report.html").write_text("<p>nothing was ever wrong</p>")
+    manifest(pack, Key())
+    assert "WRONG  MANIFEST.sig: no given key" in run(pack, key, tmp_path)[1]
+    (pack / "MANIFEST.sig").write_bytes(signed)
+    assert "WRONG  MANIFEST.sig: no given key" in run(pack, key, tmp_path)[1]
+    (pack / "MANIFEST.sig").unlink()
+    code, said = run(pack, key, tmp_path)
+    assert (code, "WRONG  MANIFEST.sig: cannot be read" in said) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["MANIFEST.sha256", "MANIFEST.sig"])
+def test_a_byte_more_or_less_or_no_list_at_all(pack, key, tmp_path, name):
+    was = (pack / name).read_bytes()
+    for data in (was + b"\n", was[:-1], None):
+        (pack / name).unlink() if data is None else (pack / name).write_bytes(data)
+        code, said = run(pack, key, tmp_path)
+        assert (code, "WRONG  MANIFEST" in said) == (1, True), said
+
+
+def test_bytes_that_are_no_text_are_named_and_end_nothing(pack, key, tmp_path):
+    for name in ("MANIFEST.sha256", "MANIFEST.sig", "event.json.tlog-proof", "logs/control/checkpoint"):
+        was = (pack / name).read_bytes()
+        (pack / name).write_bytes(b"\xff" + was[1:])
+        code, said = run(pack, key, tmp_path)
+        assert (code, "Traceback" in said, f"WRONG  {name}" in said) == (1, False, True), (name, said)
+        (pack / name).write_bytes(was)

@@ -7,10 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kvctl.fleet.lab import cgroups, guard, mounts, network, processes, state
+from kvctl.fleet.lab import cgroups, engine_image, guard, mounts, network, processes, state
 from kvctl.fleet.lab.layout import RAIL, Layout
 from kvctl.fleet.lab.loops import Loop
 from kvctl.fleet.lab.nodes import LabNode
@@ -60,8 +60,13 @@ def known_hosts(layout: Layout, nodes: Sequence[LabNode]) -> str:
     return "".join(lines)
 
 
-def nspawn_argv(layout: Layout, node: str, drives: dict[str, Loop]) -> list[str]:
-    """Drives maps a name in /dev to its loop device. CAP_MKNOD goes; `guard` covers the other ways to a device."""
+def nspawn_argv(
+    layout: Layout, node: str, drives: dict[str, Loop], shared: Mapping[Path, str] | None = None
+) -> list[str]:
+    """Drives maps a name in /dev to its loop device, `shared` a directory of the machine to where it is read-only.
+
+    CAP_MKNOD goes; `guard` covers the other ways to a device.
+    """
     machine = layout.machine(node)
     argv = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--console=pipe"]
     argv += ["--link-journal=no", "--resolv-conf=off", "--timezone=off", "--kill-signal=SIGRTMIN+4"]
@@ -69,15 +74,17 @@ def nspawn_argv(layout: Layout, node: str, drives: dict[str, Loop]) -> list[str]
     argv += ["--capability=CAP_NET_ADMIN", "--drop-capability=CAP_MKNOD"]
     argv += [f"--bind={layout.hardware(node)}:{HARDWARE}"]
     argv += [f"--bind={loop.device}:/dev/{name}" for name, loop in drives.items()]
+    argv += [f"--bind-ro={directory}:{place}" for directory, place in (shared or {}).items()]
     return [*argv, "-D", str(layout.node_dir(node) / "root"), INIT]
 
 
 def write_plan(layout: Layout, node: LabNode, drives: dict[str, Loop], boot_mtu: int) -> Path:
     """What the supervisor does; it reads this again at every boot of the host."""
     machine = layout.machine(node.name)
+    shared = engine_image.shared() if node.role == "gpu" else {}
     plan = {
         "cgroups": [str(path) for path in cgroups.paths(machine)],
-        "argv": nspawn_argv(layout, node.name, drives),
+        "argv": nspawn_argv(layout, node.name, drives, shared),
         "environment": {
             "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1",
             "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network",  # net.* sysctls, and nothing of the machine's kernel

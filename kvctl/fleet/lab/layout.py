@@ -31,6 +31,11 @@ class Layout:
         return self.directory / "inventory.yaml"
 
     @property
+    def serving(self) -> Path:
+        """What the engines of its GPU hosts are to run."""
+        return self.directory / "serving.yaml"
+
+    @property
     def identity(self) -> Path:
         return self.directory / "id_ed25519"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from kvctl.fleet.lab import (
     breaking,
     cgroups,
+    engine_image,
     hardware,
     host,
     images,
@@ -189,7 +190,7 @@ def clear(layout: Layout) -> None:
     for path in (layout.directory / "nodes", layout.images):
         if path.is_dir():
             shutil.rmtree(path)
-    own = (layout.inventory, layout.known_hosts, layout.identity, layout.identity.with_suffix(".pub"))
+    own = (layout.inventory, layout.serving, layout.known_hosts, layout.identity, layout.identity.with_suffix(".pub"))
     for path in (*own, layout.state_file, layout.directory / ".lock"):
         path.unlink(missing_ok=True)
     if not any(layout.directory.iterdir()):
@@ -233,6 +234,19 @@ def require_node(layout: Layout, current: LabState, name: str) -> LabNode:
         known = ", ".join(n.name for n in nodes)
         raise UsageError("KV-LAB-014", f"the lab has no node {name!r}", fix=f"its nodes are {known}")
     return node_named(layout, name)
+
+
+def put_engine(layout: Layout) -> Path:
+    """The engine in its place on every GPU host that runs; the description for `kvctl deploy serving`."""
+    requirements.require_root()
+    commands = engine_image.commands()
+    with state.locked(layout):
+        current = require_up(layout)
+        for node in nodes_of(layout, current.nodes):
+            if node.role == "gpu":
+                host.run_inside(layout, node.name, ["sh", "-euc", commands])
+        state.write_atomically(layout.serving, engine_image.description())
+    return layout.serving
 
 
 def power_on(layout: Layout, name: str, *, timeout: float, say: Say) -> None:

@@ -16,7 +16,7 @@ SUITE = "trixie"
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "udev", "openssh-server", "python3", "python3-apt", "python3-pyroute2",
     "python3-pyudev", "iproute2", "ethtool", "nvme-cli", "mdadm", "xfsprogs", "e2fsprogs", "sudo", "procps",
-    "iputils-ping", "nftables", "kmod", "pciutils", "rdma-core", "ca-certificates", "less",
+    "iputils-ping", "nftables", "kmod", "pciutils", "rdma-core", "ca-certificates", "less", "libnuma1",
 )  # fmt: skip
 # Units that cannot work without the hardware or the network of a real host; a failed unit reads "degraded".
 MASKED = (

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 from kvctl.connector.unixhttp import UnixConnection
-from kvctl.fleet.lab import processes
+from kvctl.fleet.lab import host, processes
 from kvctl.fleet.lab.layout import Layout
 from kvctl.fleet.lab.processes import Started
-from kvctl.types.errors import KvctlError
+from kvctl.types.errors import KvctlError, UsageError
 
 NAMES = ("supervisor", "gateway", "engine")  # in the order in which they are ended
 START = 240.0  # seconds for an engine to answer on a busy machine
@@ -67,6 +67,27 @@ class Files:
 
     def pid(self, name: str) -> Path:
         return self.directory / f"{name}.pid"
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """Where an engine and its gateway answer."""
+
+    engine: Path
+    gateway: Path
+
+
+def deployed(layout: Layout, node: str) -> Sockets:
+    """Those of a host that they were deployed to, seen through its first process. UsageError KV-LAB-062."""
+    pid = host.leader(layout, node)
+    root = Path(f"/proc/{pid}/root/run")
+    found = Sockets(root / "kvctl-engine/engine.sock", root / "kvctl-gateway/gate.sock")
+    if pid is None or not found.engine.is_socket() or not found.gateway.is_socket():
+        raise UsageError(
+            "KV-LAB-062", f"no engine and gateway are deployed on {node}",
+            fix="kvctl deploy serving, then kvctl deploy gateway",
+        )  # fmt: skip
+    return found
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -127,11 +127,11 @@ def await_stored(engine: Path, wanted: float) -> None:
         time.sleep(POLL)
 
 
-def store(files: serving.Files, key: str, ids: list[int]) -> Answer:
+def store(at: serving.Sockets, key: str, ids: list[int]) -> Answer:
     """A new prompt, computed, and its whole chunks at the stores."""
-    wanted = chunks_there(files.engine) + len(ids) // BLOCK
-    answer = complete(files.gateway, key, ids)
-    await_stored(files.engine, wanted)
+    wanted = chunks_there(at.engine) + len(ids) // BLOCK
+    answer = complete(at.gateway, key, ids)
+    await_stored(at.engine, wanted)
     return answer
 
 
@@ -155,17 +155,17 @@ def forget(engine: Path) -> None:
         raise KvctlError("KV-LAB-056", "the engine did not reset its caches", why=said.decode(errors="replace")[:300])
 
 
-def show(files: serving.Files, key: str, length: int) -> Shown:
+def show(at: serving.Sockets, key: str, length: int) -> Shown:
     """A context that nobody has had yet, computed; then, after the engine forgot it, restored."""
     seed = secrets.token_hex(8)
-    store(files, key, prompt(WARM, f"warm {seed}"))
+    store(at, key, prompt(WARM, f"warm {seed}"))
     ids = prompt(length, seed)
-    cold = store(files, key, ids)
-    forget(files.engine)
-    before = used(files.engine)
-    restored = complete(files.gateway, key, ids)
+    cold = store(at, key, ids)
+    forget(at.engine)
+    before = used(at.engine)
+    restored = complete(at.gateway, key, ids)
     return Shown(
         cold.prompt, round(cold.first, 3), cold.cached, round(restored.first, 3), restored.cached,
-        grown(files.engine, before),
+        grown(at.engine, before),
         cold.output == restored.output,
     )  # fmt: skip

@@ -19,14 +19,19 @@ HOST_TIER = 512 << 20  # bytes; a context of MAX_TOKENS takes 96 MiB
 PACKAGE_ROOT = Path(kvctl.__file__).parents[1]
 
 
+def engine_cache(environ: Mapping[str, str] | None = None) -> Path:
+    """Where engines are installed on this machine."""
+    env = os.environ if environ is None else environ
+    return Path(env.get("KVCTL_CACHE") or f"{env.get('XDG_CACHE_HOME') or Path.home() / '.cache'}/kvctl")
+
+
 def engine_home(environ: Mapping[str, str] | None = None) -> Path:
     """KVCTL_ENGINE, or the newest complete installation in kvctl's cache. UsageError KV-LAB-050 without one."""
     env = os.environ if environ is None else environ
     if given := env.get("KVCTL_ENGINE"):
         found = [Path(given)]
     else:
-        cache = env.get("KVCTL_CACHE") or f"{env.get('XDG_CACHE_HOME') or Path.home() / '.cache'}/kvctl"
-        stamps = Path(cache).glob("engine-*/kvctl.stamp")
+        stamps = engine_cache(env).glob("engine-*/kvctl.stamp")
         found = [stamp.parent for stamp in sorted(stamps, key=lambda path: path.stat().st_mtime, reverse=True)]
     for home in found:
         if (home / "bin" / "vllm").exists():
@@ -38,7 +43,12 @@ def engine_home(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def tiny_model(home: Path, folder: Path) -> None:
-    """The tiny model's files in `folder`; made once and kept beside the engine."""
+    """The tiny model's files in `folder`."""
+    shutil.copytree(kept_model(home), folder, dirs_exist_ok=True)
+
+
+def kept_model(home: Path) -> Path:
+    """The directory of the tiny model; made once and kept beside the engine. UsageError KV-LAB-051."""
     kept = home / "tiny-0"
     if not (kept / "model.safetensors").exists():
         making = home / f"tiny-0.{os.getpid()}"
@@ -50,7 +60,9 @@ def tiny_model(home: Path, folder: Path) -> None:
         if made.returncode:
             raise UsageError("KV-LAB-051", "the tiny model could not be made", where=python, why=made.stderr[-400:])
         making.rename(kept)
-    shutil.copytree(kept, folder, dirs_exist_ok=True)
+    for file in kept.iterdir():
+        file.chmod(0o644)  # an engine's own user reads it
+    return kept
 
 
 def argv(home: Path, model: Path, sock: Path, engine_id: str, tier: Mapping[str, Any]) -> list[str]:

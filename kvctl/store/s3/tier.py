@@ -290,6 +290,10 @@ class S3Tier:
         """What named scopes hold, if only something to be deleted; `stat` counts the others as `unnamed_scopes`."""
         return {held.scope: held.live for held in self._index.holdings().values() if held.scope}
 
+    def known(self) -> set[Scope]:
+        """See api.Tier."""
+        return set(self.scopes())
+
     def erase_keys(self, scope: Scope, keys: Sequence[bytes], removal: Removal | None = None) -> int:
         """See api.Tier. Raises UnreachableError KV-STORE-305 when objects are left: a second call goes on."""
         wanted = frozenset(keys)

@@ -189,6 +189,10 @@ class SegmentsTier:
                 total[scope] = Usage(other.size + usage.size, other.chunks + usage.chunks)
         return {scope: usage for scope, usage in total.items() if usage.chunks}
 
+    def known(self) -> set[Scope]:
+        """See api.Tier."""
+        return {scope for mount in self._mounts for scope in list(mount.index.scopes.values())}
+
     def erase_keys(self, scope: Scope, keys: Sequence[bytes], removal: Removal | None = None) -> int:
         """See api.Tier. Raises KvctlError when a mount could not erase everything."""
         return self._erase("chunks", scope, by_keys(keys), removal)

@@ -1,0 +1,135 @@
+"""Whether the tables are what the control log gives, and the key store what the tables say."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvctl.controller.books import BATCH
+from kvctl.state.appliers import APPLIERS
+from kvctl.state.governance import SHIPPED, Connection, GovernanceState, rows
+from kvctl.types.chunks import Scope
+from kvctl.types.errors import KvctlError
+
+if TYPE_CHECKING:
+    from kvctl.controller.core import Controller
+
+QUICK = 10_000  # events that are applied again while somebody waits for the answer
+LISTED = 1000  # rows of one answer: where a table is not the log's at all, more say nothing new
+LONGEST = 300  # characters of a row that is shown
+Problem = dict[str, Any]
+
+
+def disagreements(ctl: "Controller", *, whole: bool = True) -> list[Problem]:
+    """Rows that are not what applying the whole log gives, by table: {place, what, idx}. At most LISTED.
+
+    Applying takes some milliseconds an event. Without `whole` only the index of the log is compared, `events`.
+    """
+    with ctl.books.state.reading() as db:
+        with ctl.books.deciding():
+            db.begin()
+            row = db.execute("SELECT size FROM applied").fetchone()  # what this transaction sees from now on
+            size = ctl.books.log.size
+        try:
+            if row is None or row[0] != size:
+                what = f"the tables hold {row[0] if row else 0} events, the log has {size}"
+                return [{"place": "table applied", "what": what, "idx": None}]
+            return _compared(ctl, db, size, whole)
+        finally:
+            db.rollback()
+
+
+def _compared(ctl: "Controller", db: Connection, size: int, whole: bool) -> list[Problem]:
+    retold = GovernanceState(Path(":memory:"), APPLIERS if whole else {})
+    try:
+        for start in range(0, size, BATCH):
+            retold.apply(list(ctl.books.recorded(start, min(start + BATCH, size))))
+        with retold.reading() as other:
+            found: list[Problem] = []
+            for name in tables(other) if whole else ["events"]:
+                for page in _pages(size) if name == "events" else [""]:
+                    found += _differences(name, _rows_of(db, name, page), _rows_of(other, name, page))
+            return found[:LISTED]
+    finally:
+        retold.close()
+
+
+def tables(db: Connection) -> list[str]:
+    """Those that are made from the log."""
+    found = db.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary ORDER BY 1")
+    return [name for (name,) in found.fetchall() if name not in (*SHIPPED, "schema_version", "applied")]
+
+
+def _pages(size: int) -> list[str]:
+    """Conditions that take the index of the log apart: it is as long as the log, and nothing else is."""
+    inner = [f"WHERE idx >= {start} AND idx < {min(start + BATCH, size)}" for start in range(0, size, BATCH)]
+    return [*inner, f"WHERE idx < 0 OR idx >= {size}"]
+
+
+def _rows_of(db: Connection, name: str, page: str) -> list[dict[str, Any]]:
+    columns = [row[0] for row in db.execute(f'DESCRIBE "{name}"').fetchall()]
+    order = ", ".join(f'"{column}"' for column in sorted(columns))  # one that was added later stands elsewhere
+    return rows(db, f'SELECT {order} FROM "{name}" {page}')  # noqa: S608  names of our own schema
+
+
+def _differences(name: str, here: list[dict[str, Any]], told: list[dict[str, Any]]) -> Iterator[Problem]:
+    """Rows that only one of the two has, the index of their event where they have one."""
+    one, other = (Counter(map(_text, found)) for found in (here, told))
+    if one == other:
+        return
+    for found, counts, what in ((here, one - other, "is not what the log says"), (told, other - one, "is missing")):
+        for row in found:
+            text = _text(row)
+            if counts[text] > 0:
+                counts[text] -= 1
+                shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+                yield {"place": f"table {name}", "what": f"a row {what}: {shown}", "idx": row.get("idx")}
+
+
+def _text(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in row.items() if value is not None)
+
+
+# --- the key store --------------------------------------------------------------------------------------------------
+def keys_unlike(ctl: "Controller", *, destroyed: bool) -> list[Problem]:
+    """What is wrong with the key store's files: with `destroyed`, keys that are to be gone and are there; without, keys
+    that are shared, that do not open, and that are not the ones which were made."""
+    with ctl.books.deciding() as db:
+        epochs = rows(db, "SELECT tenant, domain, epoch, destroyed_at FROM epochs")
+        made = {
+            (str(row["tenant"]), str(row["domain"]), str(row["epoch"])): row["fingerprint"]
+            for row in rows(
+                db,
+                """SELECT tenant, data->>'domain' AS domain, data->>'epoch' AS epoch,
+                   data->>'fingerprint' AS fingerprint FROM events WHERE kind = 'epoch.created'""",
+            )
+        }
+        there = set(ctl.keystore.scopes())
+    if destroyed:
+        gone = [_scope(row) for row in epochs if row["destroyed_at"] is not None]
+        return [_key(scope, "it was destroyed, and is in the key store") for scope in gone if scope in there]
+    return list(_wrong_keys(ctl, there, made))
+
+
+def _wrong_keys(ctl: "Controller", there: set[Scope], made: dict[tuple[str, str, str], Any]) -> Iterator[Problem]:
+    seen: dict[str, Scope] = {}
+    for scope in sorted(there):
+        try:
+            print_ = ctl.keystore.fingerprint(scope)
+        except KvctlError as error:
+            yield _key(scope, f"{error.code}: {error.what}")
+            continue
+        other = seen.setdefault(print_, scope)
+        if other != scope:
+            yield _key(scope, f"it is the key of {other.tenant}/{other.domain} as well")
+        was = made.get((scope.tenant, scope.domain, scope.epoch.hex()))
+        if was not in (None, print_):
+            yield _key(scope, "it is not the key that was made for this epoch")
+
+
+def _scope(row: dict[str, Any]) -> Scope:
+    return Scope(str(row["tenant"]), str(row["domain"]), bytes.fromhex(str(row["epoch"])))
+
+
+def _key(scope: Scope, what: str) -> Problem:
+    return {"place": f"key store: {scope.tenant}/{scope.domain}, epoch {scope.epoch.hex()}", "what": what, "idx": None}

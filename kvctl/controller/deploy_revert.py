@@ -1,0 +1,45 @@
+"""Taking a deployment back: units stopped and removed on the nodes, and the daemon no longer known to anybody."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvctl.controller import deploy_gateway, deploy_serving
+from kvctl.controller.connectors import forget, tell_stores
+from kvctl.controller.deploy_steps import Work, machine, plan_of
+from kvctl.controller.observe import observe
+from kvctl.controller.provision import OnEvent, provision
+from kvctl.controller.site import Site
+from kvctl.fleet.inventory.model import Node
+from kvctl.types.facts import NodeFacts
+from kvctl.types.plans import Change, Plan
+
+SECTIONS = {"serving": "connectors", "gateway": "gateways"}
+ROLES = {"serving": deploy_serving.ROLE, "gateway": deploy_gateway.ROLE}
+SUFFIX = {"serving": "engine", "gateway": "gateway"}
+
+
+def revert_plan(site: Site, what: str, nodes: Sequence[Node], facts: dict[str, NodeFacts]) -> Plan:
+    role = ROLES[what]
+    change = (Change(role, "units", "there", "gone"),)
+    work = (Work(one.name, {}, change, machine(facts[one.name])) for one in nodes)
+    return plan_of(site, role, "revert", f"deploy.{what}", work)
+
+
+def revert(site: Site, what: str, nodes: Sequence[Node], *, on_event: OnEvent, concurrency: int = 8) -> dict[str, Any]:
+    """Stop what was deployed on these nodes; `what`: serving or gateway. Its keys stay on the node, and open nothing.
+
+    The controller forgets it first: from then on there is no lease and no snapshot for it, whether its node answers
+    or not.
+    """
+    for node in nodes:
+        forget(site, f"{node.name}-{SUFFIX[what]}", SECTIONS[what])
+    seen = observe(site, nodes)
+    there = [node for node in nodes if node.name in seen.facts]
+    problems = {one.node: one.why for one in seen.unreachable}
+    plans = [revert_plan(site, what, there, seen.facts)] if there else []
+    if what == "serving" and (stores := tell_stores(site)) is not None:
+        plans.append(stores)
+    runs = []
+    for plan in plans:
+        runs.append(provision(site, plan, converge=False, on_event=on_event, concurrency=concurrency))
+    return {"runs": runs, "reverted": [node.name for node in there], "problems": problems}
