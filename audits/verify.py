@@ -40,6 +40,8 @@ WIDTH = 256
 HASH = 32
 LOG_KEY, WITNESS_KEY = 1, 4
 MANIFEST_LABEL = b"kvctl pack manifest 1\n"
+# What shows that a directory is a pack, whose list of files must be there, whatever else was taken out of it.
+OF_A_PACK = ("MANIFEST.sha256", "MANIFEST.sig", "report.html", "pack.json", "checks")
 
 
 class Unsound(Exception):
@@ -650,7 +652,7 @@ def check(directory, keys, since, out, counters=True):
         return say
 
     counted = 0
-    pack = any((directory / name).is_file() for name in ("MANIFEST.sha256", "MANIFEST.sig"))
+    pack = any((directory / name).exists() for name in OF_A_PACK)
     if pack:
         counted += 1
         out.write("manifest: {} files\n".format(check_manifest(directory, keys, teller(""))))

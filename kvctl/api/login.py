@@ -121,11 +121,13 @@ class Door:
         self._throttle.enter(f"join from {address}", address)
         name = await self._work(partial(self._accounts.redeem, token, asked.password))
         self._throttle.succeeded(f"join from {address}", address)
+        self._identify.sessions.close_account(name)  # of whoever knew the password before
         return RedirectResponse("/login", 303) if form else JSONResponse({"schema": "kvctl.join/1", "account": name})
 
     async def _prove(self, name: str, password: str, address: str, purpose: str, code: str) -> Principal:
         """Who gave the right password. RefusedError KV-API-019, or what the accounts raise."""
-        self._throttle.enter(name, address)
+        tried = f"sign-in as {name}"  # apart from those of links, whatever the name is
+        self._throttle.enter(tried, address)
         try:
             principal = await self._work(partial(self._accounts.authenticate, name, password, code))
         except RefusedError as refused:
@@ -134,7 +136,7 @@ class Door:
             data = {"account": name if known else None, "address": address, "purpose": purpose, "code": refused.code}
             await self._record(NOBODY, "session.failed", data, "denied")
             raise
-        self._throttle.succeeded(name, address)
+        self._throttle.succeeded(tried, address)
         return principal
 
     async def _work(self, work: Callable[[], T]) -> T:

@@ -81,7 +81,7 @@ class Parts:
 
     def _page(self, part: Part) -> int:
         text = self._address.get(f"page-{part.id}", "1")
-        return int(text) if text.isascii() and text.isdigit() and int(text[:9]) > 0 else 1
+        return max(1, int(text[:9])) if text.isascii() and text.isdigit() else 1
 
     async def _ask(self, part: Part, values: Address) -> dict[str, Any]:
         fields = {**{name: str(value) for name, value in part.given}, **values}

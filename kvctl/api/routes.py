@@ -18,8 +18,8 @@ from kvctl.controller.core import Controller
 from kvctl.types.operations import TABLE, Operation
 
 WORKERS = 24  # calls at work at once
-WAITERS = 64  # of those that wait for news on purpose
-WAITING = ("snapshot.get",)
+WAITERS = 256  # of those that wait for news on purpose: two of each GPU node, an engine and its gateway
+WAITING = ("lease.scopes", "snapshot.get")
 DOCUMENT: dict[str, Any] = {
     "type": "object",
     "properties": {"schema": {"type": "string", "description": "kvctl.<noun>.<verb>/<version>"}},

@@ -1,5 +1,6 @@
 """kvctl deploy: daemons onto nodes that are provisioned."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ from kvctl.cli.output import emit, note, table
 from kvctl.types.errors import ExitCode, UsageError
 
 T = TypeVar("T")
+ADDRESS = re.compile(r"https://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+KEY = re.compile(r"kv-[A-Za-z0-9_-]+")
 
 COLUMNS = ("node", "address", "mounts", "capacity", "bundle")
 ENGINE_COLUMNS = ("node", "engine", "vllm", "model", "packages")
@@ -159,7 +162,7 @@ def serving(
     if revert:
         return take_back(client, "serving", nodes, form, yes=yes, dry_run=dry_run)
     path = needed(description, "--description")
-    endpoint = needed(kvctld, "--kvctld") if not dry_run else ""
+    endpoint = address_for_nodes(needed(kvctld, "--kvctld")) if not dry_run else ""
     wanted, problems = client.serving(nodes, path, engine)
     return deployed(
         "serving", [one.row() for one in wanted], problems, ENGINE_COLUMNS, form, yes=yes, dry_run=dry_run,
@@ -207,8 +210,8 @@ def gateway(
     if revert:
         return take_back(client, "gateway", nodes, form, yes=yes, dry_run=dry_run)
     path = needed(description, "--description")
-    endpoint = needed(kvctld, "--kvctld") if not dry_run else ""
-    key = needed(key_file, "--key-file").read().strip() if not dry_run else ""
+    endpoint = address_for_nodes(needed(kvctld, "--kvctld")) if not dry_run else ""
+    key = api_key(needed(key_file, "--key-file").read()) if not dry_run else ""
     wanted, problems = client.gateways(nodes, path, wheels)
     return deployed(
         "gateway", [one.row() for one in wanted], problems, GATEWAY_COLUMNS, form, yes=yes, dry_run=dry_run,
@@ -224,6 +227,25 @@ def needed(value: T | None, option: str) -> T:
     if value is None:
         raise UsageError("KV-DEP-021", f"{option} is needed", fix="see kvctl deploy --help and docs/serving.md")
     return value
+
+
+def address_for_nodes(text: str) -> str:
+    """It stands in units: UsageError KV-DEP-022 for what they, or services that ask there, would not understand."""
+    found = ADDRESS.fullmatch(text)
+    if not found or int(found["port"] or 443) not in range(1, 1 << 16):
+        raise UsageError("KV-DEP-022", f"nodes cannot ask a controller at {text!r}", fix="--kvctld https://HOST:PORT")
+    return text
+
+
+def api_key(text: str) -> str:
+    """The key in a file's text. UsageError KV-DEP-023, which does not show it, before anything is deployed."""
+    key = text.strip()
+    if not KEY.fullmatch(key):
+        raise UsageError(
+            "KV-DEP-023", "--key-file holds no API key", why="a key is one line, and begins with kv-",
+            fix="kvctl key create TENANT >FILE",
+        )  # fmt: skip
+    return key
 
 
 def deployed(

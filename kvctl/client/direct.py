@@ -239,7 +239,8 @@ class Direct:
         with acting(self.site, "deploy", new_id(), {"what": what, "nodes": names}) as act:
             done = deploy()
             act.how.update(runs=[run["id"] for run in done["runs"]], answered=len(done[answers]))
-            act.outcome = "ok" if len(done[answers]) == len(names) else "failed"
+            well = len(done[answers]) == len(names) and not any(run["exit_code"] for run in done["runs"])
+            act.outcome = "ok" if well else "failed"
         return done
 
     def runs(self, limit: int = 50) -> tuple[dict[str, Any], ...]:

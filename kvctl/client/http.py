@@ -91,9 +91,10 @@ class Http:
         return self._ask("GET", "/session")
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        connection = self.connection()
+        connection, changing = self.connection(), False
         try:
             self._alive(connection)
+            changing = method != "GET"
             if connection.sock is not None:
                 connection.sock.settimeout(self._patience)
             text = None if body is None else json.dumps(body)
@@ -102,7 +103,7 @@ class Http:
             data = response.read()
             self._keep_cookie(response)
         except (OSError, http.client.HTTPException) as error:
-            raise unreachable(self.endpoint, error) from error
+            raise (unanswered if changing else unreachable)(self.endpoint, error) from error
         finally:
             connection.close()
         return answered(self.endpoint, response.status, data)
@@ -179,6 +180,13 @@ def answered(endpoint: str, status: int, data: bytes) -> dict[str, Any]:
 
 def not_a_controller(endpoint: str, why: str) -> UnreachableError:
     return UnreachableError("KV-CTL-033", "this is not a controller of kvctl", where=endpoint, why=why)
+
+
+def unanswered(endpoint: str, error: Exception) -> UnreachableError:
+    return UnreachableError(
+        "KV-CTL-035", "the controller's answer did not come: it may have done what it was asked for", where=endpoint,
+        why=str(error) or type(error).__name__, fix="kvctl audit log tells what it did",
+    )  # fmt: skip
 
 
 def unreachable(endpoint: str, error: Exception) -> UnreachableError:

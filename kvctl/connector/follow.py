@@ -65,7 +65,7 @@ class Follower:
         try:
             answer = self.ask(self.number, min(WAIT, left)) if left > 0 else self.ask(0, 0.0)
             if answer.signed is None:
-                return self.number > 0
+                return left > 0
             data = answer.signed.encode()
             verify_text(data, LABEL, self.trusted)
             write_secret(self.file, data)

@@ -81,13 +81,14 @@ class Keeper:
 
     def round(self) -> bool:
         """Ask once, and do what the answer says; False when that is to be tried again soon."""
-        wait = min(WAIT, max(0.0, self.due - self.clock())) if self.number else 0.0
+        wait = min(WAIT, max(0.0, self.due - self.clock()))
         try:
             answer = self.ask(self.number, wait)
         except KvctlError as error:
             log.warning("the controller names no scopes: %s: %s", error.what, error.why)
             if refuses(error):
                 self._take(Scopes(0, ()))
+            self.renewer.drop_over()
             return False
         changed = frozenset(answer.scopes) != self.known
         self._take(answer)
@@ -117,11 +118,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--controller", required=True, metavar="https://HOST:PORT")
     for name in ("certificate", "key", "ca", "identity", "leases"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--check", action="store_true", help="ask once which scopes there are, and end")
     asked = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     address = ControllerAddress(asked.controller, asked.certificate, asked.key, asked.ca)
     try:
         holder = Identity.load(asked.identity).public
+        if asked.check:
+            sys.stdout.write(f"scopes: {len(scopes(address, holder, 0, 0.0).scopes)}\n")
+            return 0
     except KvctlError as error:
         sys.stderr.write(f"{error}\n")
         return int(error.exit_code)

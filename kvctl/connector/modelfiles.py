@@ -14,6 +14,7 @@ from kvctl.types.errors import KvctlError, UsageError
 LABEL = b"kvctl files 1\0"
 TENSORS = ("*.safetensors",)
 WEIGHTS = (*TENSORS, "*.py")  # a model's own code decides what its weights compute
+ADAPTER_WEIGHTS = ("adapter_model.safetensors",)  # where it is, no engine looks for them elsewhere
 ADAPTER = (*TENSORS, "adapter_config.json")
 TOKENIZER = (
     "tokenizer.json",
@@ -56,7 +57,7 @@ def read_model(path: Path) -> ModelFiles:
 def digest_adapter(path: Path) -> str:
     """The content of a LoRA adapter's directory, for Fingerprint.lora. Errors as in `read_model`."""
     _read_object(path / "adapter_config.json")
-    return digest_files(path, TENSORS, ADAPTER)
+    return digest_files(path, ADAPTER_WEIGHTS, ADAPTER)
 
 
 def digest_files(path: Path, needed: Sequence[str], patterns: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ next owners, until the node is found to serve it again.
 """
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -218,17 +218,21 @@ class Pool:
 
         How many chunks there are of which some such node did not answer.
         """
-        answered: Counter[int] = Counter()
+        told: defaultdict[int, set[StoreClient]] = defaultdict(set)
 
         def ask(positions: Sequence[int], until: float, client: StoreClient) -> list[bool]:
             if client.lineage(lease, subject, [chain[position] for position in positions], until) is not None:
-                answered.update(positions)
+                for position in positions:
+                    told[position].add(client)
             return [False] * len(positions)  # go on to the other copies
 
         self._ask(lease.scope, chain, positions, Question(ask, lambda _, answer: answer), deadline)
         state = self._state
         owners = readers(state.maps, chain, positions, refusing(state, lease.scope))
-        return sum(answered[position] < len(names) for position, names in owners.items())
+        return sum(
+            not names or any(state.members[name].client not in told[position] for name in names)
+            for position, names in owners.items()
+        )
 
     def warm(self, lease: KeyLease, deadline: float | None = None, room: int = 0) -> dict[str, str]:
         """Have every node's client ready for a scope and chunks of `room` bytes; node -> "", or what went wrong."""

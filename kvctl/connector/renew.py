@@ -109,6 +109,11 @@ class Renewer:
             return error
         return None
 
+    def drop_over(self) -> None:
+        """Remove the files whose lease has ended."""
+        for one in self._wanted:
+            self._drop_if_over(one.file)
+
     def _drop_if_over(self, file: Path) -> None:
         try:
             load_lease(file, now=self._clock())

@@ -4,8 +4,8 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, wait
-from contextlib import suppress
-from threading import Barrier, BrokenBarrierError, Condition
+from functools import partial
+from threading import Condition
 
 from kvctl.connector.connection import Connection
 from kvctl.connector.counters import Counters
@@ -55,10 +55,16 @@ class Sessions:
                 kept = self._idle.pop() if self._idle else None
             if kept is None:
                 return self._connect(deadline)
-            if kept.idle:
+            if self._alive(kept):
                 return kept
+
+    def _alive(self, kept: Connection) -> bool:
+        """Whether a kept connection can be used; one that cannot is closed."""
+        if not kept.idle:
             kept.close()
             self._counters.add({"reconnects": 1})
+            return False
+        return True
 
     def give(self, connection: Connection | None) -> None:
         """Return a place, and the connection where there is one that can go on."""
@@ -73,37 +79,34 @@ class Sessions:
     def each(self, use: Callable[[Connection], None], threads: Executor, deadline: float) -> None:
         """Use each connection for which there is a place, those that are not open yet too, one in this thread.
 
-        All are held at one time, or the one used last would be used for every place. Raises what `use` raises.
+        Each goes back as soon as it was used: one that hangs keeps no other from its work. Raises what `use` raises.
         """
         if not self.reserve(deadline):
             raise DeadlineExceeded("every connection was at work until the deadline")
         places = 1
         while places < self._most and self.reserve(None):
             places += 1
-        together = Barrier(places)
-        begun = [handed_over(threads, lambda: self._held(use, together, deadline)) for _ in range(places - 1)]
-        for future in begun:
+        with self._changed:
+            kept = [self._idle.pop() if self._idle else None for _ in range(places)]
+        begun = [handed_over(threads, partial(self._used, one, use, deadline)) for one in kept[1:]]
+        for one, future in zip(kept[1:], begun, strict=True):
             if future is None:
-                self.give(None)
-                together.abort()
+                self.give(one)
         try:
-            self._held(use, together, deadline)
+            self._used(kept[0], use, deadline)
         finally:
             wait([future for future in begun if future is not None])
         for future in begun:
             if future is not None:
                 future.result()
 
-    def _held(self, use: Callable[[Connection], None], together: Barrier, deadline: float) -> None:
-        connection = None
+    def _used(self, kept: Connection | None, use: Callable[[Connection], None], deadline: float) -> None:
+        connection = kept
         try:
-            connection = self.take(deadline)
+            if connection is None or not self._alive(connection):
+                connection = None
+                connection = self._connect(deadline)
             use(connection)
-            with suppress(BrokenBarrierError):
-                together.wait(max(deadline - time.monotonic(), 0))
-        except BaseException:
-            together.abort()
-            raise
         finally:
             self.give(connection)
 

@@ -12,7 +12,11 @@ from kvctl.types.errors import RefusedError, UsageError
 
 # What an engine can change about the values that a model's files compute.
 MODEL_SETTINGS = ("dtype", "quantization", "load_format", "disable_sliding_window", "disable_cascade_attn")
-ADAPTER_SETTINGS = ("lora_dtype",)
+# Of an adapter that says the same, one engine applies other parts than another, or reads them in another way.
+ADAPTER_SETTINGS = (
+    *("lora_dtype", "target_modules", "enable_tower_connector_lora"),
+    *("enable_mixed_moe_lora_format", "enable_moe_shared_loras"),
+)
 # What makes two caches of one kind differ in a row.
 SPEC_SETTINGS = ("block_size", "num_kv_heads", "head_size", "dtype", "sliding_window", "attention_chunk_size")
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FOLDER = "acts"
 Ending = tuple[dict[str, Any], str]  # what the event says, and its outcome
+UNSURE = ("KV-CTL-035", "KV-STATE-")  # codes: an answer that got lost, and tables that did not take what the log has
 NAMED = 500  # node names in one event: an entry of the log has 64 KiB, a name at most 64 bytes
 
 
@@ -86,8 +87,9 @@ def acting(site: Site, noun: str, ident: str, data: Mapping[str, Any], *, begun:
         try:
             for kind, part in parts(noun, begun, {noun: ident, **data}):
                 must(site.ledger, kind, part)
-        except BaseException:
-            path.unlink()
+        except BaseException as error:
+            if not perhaps(error):
+                path.unlink()
             raise
         act = Act()
         try:
@@ -98,6 +100,12 @@ def acting(site: Site, noun: str, ident: str, data: Mapping[str, Any], *, begun:
             raise
         finally:
             end(site, path, noun, ident, act)
+
+
+def perhaps(error: BaseException) -> bool:
+    """Whether the log may have an event all the same that could not be recorded: its end is then recorded, too."""
+    cause = error.__cause__
+    return not isinstance(error, KvctlError) or (isinstance(cause, KvctlError) and cause.code.startswith(UNSURE))
 
 
 def parts(noun: str, begun: str, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -132,4 +132,5 @@ def _scope(row: dict[str, Any]) -> Scope:
 
 
 def _key(scope: Scope, what: str) -> Problem:
-    return {"place": f"key store: {scope.tenant}/{scope.domain}, epoch {scope.epoch.hex()}", "what": what, "idx": None}
+    place = f"key store: {scope.tenant}/{scope.domain}, epoch {scope.epoch.hex()}"
+    return {"place": place, "what": what, "idx": None, "tenant": scope.tenant}

@@ -55,7 +55,8 @@ def _begun(ctl: Controller, name: str) -> dict[str, Any]:
 
 def _confirmed(ctl: Controller, who: Principal, name: str, code: str) -> dict[str, Any]:
     codes = totp.recovery_codes()
-    with Secrets(ctl.directory).changing() as found:
+    # The books first, as whoever changes an account does: in the other order each waits for the other.
+    with ctl.books.deciding(), Secrets(ctl.directory).changing() as found:
         entry = found.get(name, Secret())
         if entry.totp_new is None:
             raise RefusedError("KV-API-073", "there is no authenticator to confirm", fix="ask for a secret first")

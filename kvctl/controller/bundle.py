@@ -12,7 +12,7 @@ import sys
 import tarfile
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import kvctl
 from kvctl.types.errors import KvctlError
@@ -28,6 +28,8 @@ ROOMS = {
 LOCKS = {"store": "requirements-store.lock", "gateway": "requirements-gateway.lock"}
 PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "manylinux_2_34")
 PIP_SECONDS = 600.0
+FORM = 2  # of the archive: another one is another archive
+WHOLE = "whole"  # the last file of the archive: where it is, all of it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def bundle(kind: str, python: str, arch: str, cache: Path, wheels: Path | None =
     """
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = resource(LOCKS[kind]) if kind in LOCKS else None
-    about = (kind, python, arch) if lock else (kind,)
+    about = (FORM, kind, python, arch) if lock else (FORM, kind)
     recipe = hashlib.sha256(repr(about).encode() + (lock.read_bytes() if lock else b""))
     for name, data in sorted(own_files(ROOMS[kind]).items()):
         recipe.update(name.encode() + b"\0" + data)
@@ -97,10 +99,15 @@ def write(path: Path, root: Path, files: dict[str, bytes]) -> None:
     part = path.with_suffix(".part")
     with part.open("wb") as raw, gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0, compresslevel=6) as packed:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for name in sorted(files):
-                member = tarfile.TarInfo(name)
-                member.size, member.mode = len(files[name]), 0o644
-                archive.addfile(member, io.BytesIO(files[name]))
+            # Also directories: those that the archive does not name get what the node's umask leaves.
+            for parent in sorted({str(one) for name in files for one in PurePosixPath(name).parents} - {"."}):
+                folder = tarfile.TarInfo(parent)
+                folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(folder)
+            for name in [*sorted(files), WHOLE]:
+                member, data = tarfile.TarInfo(name), files.get(name, b"")
+                member.size, member.mode = len(data), 0o644
+                archive.addfile(member, io.BytesIO(data))
         packed.flush()
         os.fsync(raw.fileno())
     part.rename(path)

@@ -7,12 +7,14 @@ import yaml
 from cryptography import x509
 
 from kvctl.controller import settings as settings_file
+from kvctl.controller.acts import must
 from kvctl.controller.books import site_identity
 from kvctl.controller.deploy_steps import Enrolled, Work, authority_of, plan_of
-from kvctl.controller.pki import Services, lasts, requested_key
+from kvctl.controller.pki import Services, fingerprint, lasts, requested_key
 from kvctl.controller.site import Site
 from kvctl.fleet.remote import ssh
 from kvctl.fleet.remote.target import Target, resolve
+from kvctl.types.errors import RefusedError
 from kvctl.types.plans import Change, Plan
 
 CONFIG = "/etc/kvctl/kvstored.yaml"
@@ -25,7 +27,10 @@ def certified(site: Site, name: str, enrolled: Enrolled) -> tuple[str, str]:
     authority, services = authority_of(site), Services(site.directory / "tls")
     request = enrolled.request.encode()
     if name not in services.names() or not good(services.certificate(name), request):
-        services.add(name, authority.service(name, request))
+        made = authority.service(name, request)
+        about = {"name": name, "identity": enrolled.identity, "certificate_sha256": fingerprint(made)}
+        must(site.ledger, "deploy.enrolled", about)
+        services.add(name, made)
     found = (site.directory / "tls" / "services" / f"{name}.crt").read_text()
     return found, authority.certificate_path.read_text()
 
@@ -35,14 +40,28 @@ def good(certificate: x509.Certificate, request: bytes) -> bool:
 
 
 def enrol_connector(site: Site, name: str, enrolled: Enrolled) -> tuple[str, str]:
-    """The same, and from then on the connector may have leases."""
+    """The same, and from then on the connector may have leases. RefusedError KV-DEP-025 for a key that another has."""
+    check_own(site, name, enrolled.identity)
     found = certified(site, name, enrolled)
     settings_file.add_connector(site.directory, name, enrolled.identity)
     return found
 
 
+def check_own(site: Site, name: str, identity: str) -> None:
+    """Stores take no configuration in which two have one key."""
+    about = settings_file.read(site.directory, site=site.inventory.site.name)
+    known = {"kvctld": site_identity(site.directory / "site.key").public.hex(), **about.connectors}
+    for other, key in known.items():
+        if key == identity and other != name:
+            raise RefusedError(
+                "KV-DEP-025", f"{name} has the key of {other}", why="a connector's key is its own: was a disk copied?",
+                fix="remove the key file on one of the nodes, and deploy to it again",
+            )  # fmt: skip
+
+
 def forget(site: Site, name: str, section: str) -> None:
     """A service that is not known any more: no lease, no snapshot, no certificate that counts."""
+    must(site.ledger, "deploy.forgotten", {"name": name, "from": section})
     settings_file.remove(site.directory, section, name)
     Services(site.directory / "tls").remove(name)
 

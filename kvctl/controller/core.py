@@ -1,6 +1,7 @@
 """The controller: its books, its keys, its stores, and the services that work on them."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from kvctl.controller.authorize import authorize
 from kvctl.controller.books import Books
 from kvctl.controller.services import service
 from kvctl.controller.settings import ControllerSettings
-from kvctl.types.errors import RefusedError, UsageError
+from kvctl.types.errors import KvctlError, RefusedError, UsageError
 from kvctl.types.events import Event
 from kvctl.types.operations import OPERATIONS
 from kvctl.types.principals import Principal
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kvctl.controller.keystore import KeyStore
     from kvctl.controller.schedule import Schedule
 
+log = logging.getLogger(__name__)
 Service = Callable[["Controller", Principal, Any], dict[str, Any]]
 
 
@@ -27,21 +29,32 @@ class Controller:
     """One site's controller in this process. `settings` name its directory, inventory and stores."""
 
     def __init__(self, settings: ControllerSettings, books: Books) -> None:
-        self._settings, self._stamp = settings, settings_file.stamp(settings.directory)
+        # One tuple: threads that read the file at the same time never pair one's settings with the other's stamp.
+        self._read = settings, settings_file.stamp(settings.directory)
+        self.settings_trouble: KvctlError | None = None
         self.books = books
         self.schedule: Schedule | None = None  # of a kvctld; None in a process that lives for one call
 
     @property
     def settings(self) -> ControllerSettings:
-        """As the settings file says now: a deployment writes stores, gateways and connectors into it."""
-        stamp = settings_file.stamp(self._settings.directory)
-        if stamp != self._stamp:
-            self._settings, self._stamp = settings_file.renewed(self._settings), stamp
-        return self._settings
+        """As the settings file says now: a deployment writes stores, gateways and connectors into it.
+
+        While it is not right, somebody being at it perhaps, what it said before goes on: nobody could be revoked else.
+        """
+        settings, before = self._read
+        stamp = settings_file.stamp(settings.directory)
+        if stamp != before:
+            try:
+                settings, self.settings_trouble = settings_file.renewed(settings), None
+            except UsageError as error:
+                self.settings_trouble = error
+                log.error("settings as before: %s", error)
+            self._read = settings, stamp
+        return settings
 
     @settings.setter
     def settings(self, settings: ControllerSettings) -> None:
-        self._settings = settings
+        self._read = settings, self._read[1]
 
     @property
     def directory(self) -> Path:

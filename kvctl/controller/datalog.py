@@ -144,8 +144,9 @@ class DataLog:
                 kept = msgspec.json.decode(self._file.read_bytes(), type=Kept)
             except msgspec.MsgspecError:
                 log.warning("%s cannot be read: the whole data log is read instead", self._file)
-        if kept.size > opened.size:
+        if kept.size > opened.size:  # of another log, which this one might grow past
             kept = Kept(0, {})
+            self._file.unlink()
         sources, decode = dict(kept.sources), msgspec.json.Decoder(Entry).decode
         for index, leaf in enumerate(opened.read(kept.size, opened.size), kept.size):
             try:

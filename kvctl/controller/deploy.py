@@ -166,7 +166,7 @@ def config(one: Wanted, site: str, controller: str, connectors: Mapping[str, str
             "socket": "/run/kvctl/store-admin.sock",
             "tls": {
                 "listen": f"tcp:{one.node.address}:{ADMIN_PORT}", "certificate": "/etc/kvctl/store.crt",
-                "key": "/etc/kvctl/store-tls.key", "client_ca": "/etc/kvctl/client-ca.crt",
+                "key": "/etc/kvctl/store-tls.key", "client_ca": "/etc/kvctl/client-ca.crt", "clients": ["kvctld"],
             },
         },
         "identity": "/etc/kvctl/store.key",

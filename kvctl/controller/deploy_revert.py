@@ -29,17 +29,22 @@ def revert(site: Site, what: str, nodes: Sequence[Node], *, on_event: OnEvent, c
     """Stop what was deployed on these nodes; `what`: serving or gateway. Its keys stay on the node, and open nothing.
 
     The controller forgets it first: from then on there is no lease and no snapshot for it, whether its node answers
-    or not.
+    or not. "reverted" is empty unless the run on the nodes ended well. UnreachableError of a store that is to be told
+    comes when that run is over.
     """
     for node in nodes:
         forget(site, f"{node.name}-{SUFFIX[what]}", SECTIONS[what])
     seen = observe(site, nodes)
     there = [node for node in nodes if node.name in seen.facts]
     problems = {one.node: one.why for one in seen.unreachable}
-    plans = [revert_plan(site, what, there, seen.facts)] if there else []
-    if what == "serving" and (stores := tell_stores(site)) is not None:
-        plans.append(stores)
-    runs = []
-    for plan in plans:
+    runs: list[dict[str, Any]] = []
+
+    def carried_out(plan: Plan) -> bool:
         runs.append(provision(site, plan, converge=False, on_event=on_event, concurrency=concurrency))
-    return {"runs": runs, "reverted": [node.name for node in there], "problems": problems}
+        return not runs[-1]["exit_code"]
+
+    stopped = bool(there) and carried_out(revert_plan(site, what, there, seen.facts))
+    # Only now: a store that is away must not keep an engine running.
+    if what == "serving" and (stores := tell_stores(site)) is not None:
+        carried_out(stores)
+    return {"runs": runs, "reverted": [node.name for node in there] if stopped else [], "problems": problems}

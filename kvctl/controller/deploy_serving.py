@@ -21,6 +21,7 @@ from kvctl.controller.deploy_gate import Gate, judge
 from kvctl.controller.deploy_steps import Enrolled, Keys, Work, enrol, machine, nodes_of_kind, plan_of
 from kvctl.controller.engine_view import Seen, Source, look
 from kvctl.controller.observe import observe
+from kvctl.controller.pki import checked_name
 from kvctl.controller.provision import OnEvent, provision
 from kvctl.controller.serving_spec import Spec
 from kvctl.controller.site import Site
@@ -85,10 +86,12 @@ class WantedEngine:
 
 
 def gpu_nodes(site: Site, names: tuple[str, ...]) -> tuple[Node, ...]:
-    """The nodes to deploy to; UsageError KV-DEP-013 for one that is no GPU node."""
+    """The nodes to deploy to; UsageError KV-DEP-013 for one that is no GPU node, KV-CTL-021 for too long a name."""
     found, wrong = nodes_of_kind(site, names, "gpu")
     if wrong:
         raise UsageError("KV-DEP-013", f"no GPU node: {', '.join(wrong)}", fix="name nodes whose role is gpu")
+    for node in found:
+        checked_name(f"{node.name}-gateway")  # the longest name that a certificate of it has
     return found
 
 

@@ -14,10 +14,12 @@ from kvctl.fleet.plan.build import plan_hash
 from kvctl.fleet.plan.preconditions import read
 from kvctl.fleet.remote import ssh
 from kvctl.fleet.remote.target import Target
+from kvctl.types.errors import KvctlError
 from kvctl.types.facts import NodeFacts
 from kvctl.types.plans import Change, Plan, Step
 
 ENROL_SECONDS = 60.0
+KEY_BYTES = 32  # Ed25519
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,23 @@ def enrol(target: Target, python: str, code: str, keys: Keys) -> Enrolled:
     result = run_as(target, keys.user, argv, seconds=ENROL_SECONDS)
     if result.rc:
         raise ssh.explain(target, f"make the keys of {keys.user}", result)
-    said = json.loads(result.out)
-    return Enrolled(said["identity"], said.get("request", ""))
+    return enrolled(target.node, keys.user, result.out)
+
+
+def enrolled(node: str, user: str, out: bytes) -> Enrolled:
+    """What a node said. KvctlError KV-DEP-024: one wrong word of it in their configuration would stop all stores."""
+    try:
+        said = json.loads(out)
+        identity, request = bytes.fromhex(said["identity"]), said.get("request", "")
+        if len(identity) != KEY_BYTES or not isinstance(request, str):
+            raise ValueError("it names no key")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise KvctlError(
+            "KV-DEP-024", f"{node} does not say which keys it made for {user}",
+            why=f"{error or type(error).__name__}: {out[:200].decode(errors='replace')!r}",
+            fix="see what its shell or its Python prints on their own",
+        ) from error  # fmt: skip
+    return Enrolled(identity.hex(), request)
 
 
 def nodes_of_kind(site: Site, names: tuple[str, ...], kind: str) -> tuple[tuple[Node, ...], list[str]]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvctl.connector import engineview
+from kvctl.controller.serving_spec import HIDDEN, PLAIN, hidden
 from kvctl.fleet.remote import ssh
 from kvctl.fleet.remote.target import Target
-from kvctl.types.errors import UsageError
+from kvctl.types.errors import UnreachableError, UsageError
 
 SECONDS = 60.0
 TESTED = ("0.32.", "0.33.")  # versions whose seam the tier was tested with
@@ -37,6 +38,12 @@ class Source:
                 "KV-DEP-015", f"{text!r} is no engine", why="no such file is here, and on nodes paths begin with /",
                 fix="name an archive on this machine, or the engine's directory on the nodes",
             )  # fmt: skip
+        if not PLAIN.fullmatch(text) or hidden(text):
+            raise UsageError(
+                "KV-DEP-015", f"no unit can run an engine from {text!r}",
+                why=f"units see nothing below {', '.join(HIDDEN)}, and take neither white space nor any of %$\"'\\",
+                fix="put it where every user may read it, below /opt say",
+            )  # fmt: skip
         return cls(str(path))
 
 
@@ -60,8 +67,11 @@ def look(target: Target, source: Source, pinned: str | None) -> tuple[Seen | Non
     program = Path(engineview.__file__).read_bytes()
     python = shlex.quote(f"{source.home}/bin/python")
     command = ssh.as_root(target, f"test -x {python} || exit 99; cd / && exec {python} -I -B -")
-    with ssh.connect(target, timeout=SECONDS) as session:
-        result = session.run(ssh.bounded(command, SECONDS), stdin=program, timeout=SECONDS)
+    try:
+        with ssh.connect(target, timeout=SECONDS) as session:
+            result = session.run(ssh.bounded(command, SECONDS), stdin=program, timeout=SECONDS)
+    except UnreachableError as error:
+        return None, f"{error.what}: {error.why}"
     if result.rc == 99:
         return None, "" if source.archive else f"{source.home}/bin/python is not there: it has no engine"
     if result.rc:
@@ -69,7 +79,11 @@ def look(target: Target, source: Source, pinned: str | None) -> tuple[Seen | Non
             None,
             f"{source.home}/bin/python does not run: {ssh.explain(target, 'ask the engine', result).why[-300:]}",
         )
-    return judged(json.loads(result.out), pinned)
+    try:
+        return judged(json.loads(result.out), pinned)
+    except (ValueError, KeyError, TypeError):
+        said = result.out[:200].decode(errors="replace")
+        return None, f"{source.home}/bin/python does not say what its packages are: {said!r}"
 
 
 def judged(said: dict[str, str | None], pinned: str | None) -> tuple[Seen | None, str]:

@@ -52,7 +52,7 @@ def table_csv(found: list[dict[str, Any]], columns: tuple[str, ...] = ()) -> byt
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(names)
     for row in found:
-        writer.writerow([_harmless(_text(row.get(name))) for name in names])
+        writer.writerow([_cell(row.get(name)) for name in names])
     return out.getvalue().encode()
 
 
@@ -67,6 +67,10 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _cell(value: Any) -> str:
+    return _harmless(value) if isinstance(value, str) else _text(value)  # a number below zero is no formula
 
 
 def _harmless(text: str) -> str:

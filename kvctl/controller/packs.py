@@ -74,7 +74,7 @@ def make(ctl: "Controller", who: Principal, pack: Pack, tenant: str | None) -> M
 def _of_tenant(one: Outcome, tenant: str | None) -> Outcome:
     if tenant is None:
         return one
-    rows = [row for row in one.rows if row.get("tenant", tenant) == tenant]
+    rows = [row for row in one.rows if row.get("tenant") == tenant]  # one that names none may be of another
     return Outcome(one.check, one.verdict, one.population, one.violations, rows, one.waiver)
 
 

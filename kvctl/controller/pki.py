@@ -6,6 +6,7 @@ and sends only a request. A service is known as long as its certificate lies in 
 
 import hashlib
 import ipaddress
+import re
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,8 @@ CA_DAYS = 3650
 SERVER_DAYS = 397  # the most that browsers believe
 SERVICE_DAYS = 397
 RENEW_DAYS = 30  # before the end
+OWN = "kvctld"  # by this name daemons know the controller and do what it says
+NAMED = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}")
 SKEW = timedelta(minutes=5)  # a peer's clock may be this far behind
 
 Key = ec.EllipticCurvePrivateKey
@@ -172,15 +175,18 @@ class Services:
         self._path(name)
 
     def _path(self, name: str) -> Path:
+        if name == OWN:
+            raise UsageError("KV-CTL-021", "this cannot name a service", where=name, why="it is the controller's own")
         return self._directory / checked_name(name)
 
 
 def checked_name(name: str) -> str:
     """The file of a service's certificate. UsageError KV-CTL-021 for what cannot name one."""
-    if not name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in name) or len(name) > 63:
+    if not NAMED.fullmatch(name):
         raise UsageError(
-            "KV-CTL-021", "this cannot name a service", where=repr(name[:80]), why="letters, digits, - and _"
-        )
+            "KV-CTL-021", "this cannot name a service", where=repr(name[:80]),
+            why="63 letters, digits, - _ and . at most, no . first",
+        )  # fmt: skip
     return f"{name}.crt"
 
 

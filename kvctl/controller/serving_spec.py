@@ -1,6 +1,7 @@
 """What engines are to run: the description that `kvctl deploy serving` and `gateway` take. docs/serving.md has it."""
 
 import re
+from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,11 +27,13 @@ OWN_TIER = {
     "type", "module_path", "identity", "leases", "gateways", "pool", "controllers", "stores", "single_tenant", "model",
     "weights", "tokenizer",
 }  # fmt: skip
-FilePath = Annotated[str, Meta(pattern=r"^/[^\s%$\"'\\]*$", max_length=1024)]
+PLAIN = re.compile(r"/[^\s%$\"'\\]*")  # a path that can stand in a unit
+HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev/shm")  # from the engine's unit
+FilePath = Annotated[str, Meta(pattern=rf"\A{PLAIN.pattern}\Z", max_length=1024)]
 
 
 class ModelPlace(Strict, frozen=True):
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]  # as it was pinned, and as clients ask
+    name: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]  # as it was pinned, and as clients ask
     directory: FilePath  # on the nodes
 
 
@@ -88,8 +91,15 @@ def broken(spec: Spec) -> list[str]:
             found.append(f"environment: {name} is set by the deployment, or must not be set")
         elif SECRET.search(name):
             found.append(f"environment: {name} looks like a secret; a unit's environment is no place for one")
+    if hidden(spec.model.directory):
+        found.append(f"model.directory: the engine's unit sees nothing below {', '.join(HIDDEN)}")
     found += [f"tier: {name} is set by the deployment" for name in sorted(spec.tier.keys() & OWN_TIER)]
     return found
+
+
+def hidden(path: str) -> bool:
+    """Whether the engine's unit has something else in this path's place, or nothing."""
+    return any(Path(normpath(path)).is_relative_to(place) for place in HIDDEN)
 
 
 def _wrong(where: str, why: str) -> UsageError:

@@ -1,6 +1,10 @@
 """What a controller is told: `controller.yaml` beside its state, or nothing at all."""
 
-from collections.abc import Mapping
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -77,7 +81,7 @@ def read(directory: Path, *, site: str, country: str = "", entity: str = "", **m
     if path.exists():
         try:
             found = msgspec.convert(yaml.safe_load(path.read_text()) or {}, File, strict=False)
-        except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        except (OSError, yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
             raise UsageError(
                 "KV-CTL-006", "the controller's settings are not right", where=str(path), why=str(error)
             ) from error
@@ -128,18 +132,27 @@ def add_gateway(directory: Path, name: str, settings: EngineSettings) -> None:
 
 def remove(directory: Path, section: str, name: str) -> None:
     """Take an entry out of the settings file."""
-    path = directory / FILE
-    document: dict[str, Any] = yaml.safe_load(path.read_text()) or {} if path.exists() else {}
-    if name in (document.get(section) or {}):
-        del document[section][name]
-        write_secret(path, yaml.safe_dump(document, sort_keys=False).encode())
+    with _changing(directory) as document:
+        if name in (document.get(section) or {}):
+            del document[section][name]
 
 
 def _add(directory: Path, section: str, entries: Mapping[str, Any]) -> None:
+    with _changing(directory) as document:
+        document[section] = {**(document.get(section) or {}), **entries}
+
+
+@contextlib.contextmanager
+def _changing(directory: Path) -> Iterator[dict[str, Any]]:
+    """The file's document, written when the block changed it. One at a time: another deployment may be at it."""
     path = directory / FILE
-    document: dict[str, Any] = yaml.safe_load(path.read_text()) or {} if path.exists() else {"schema": 1}
-    before = document.get(section) or {}
-    if all(before.get(name) == entry for name, entry in entries.items()):
-        return
-    document[section] = {**before, **entries}
-    write_secret(path, yaml.safe_dump(document, sort_keys=False).encode())
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        document: dict[str, Any] = yaml.safe_load(path.read_text()) or {} if path.exists() else {"schema": 1}
+        before = deepcopy(document)
+        yield document
+        if document != before:
+            write_secret(path, yaml.safe_dump(document, sort_keys=False).encode())
+    finally:
+        os.close(lock)

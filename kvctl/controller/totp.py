@@ -24,9 +24,9 @@ def uri(secret: str, name: str, site: str) -> str:
 
 def step_of(secret: str, code: str, now: float) -> int | None:
     """Which 30 seconds a code is of; None when it is none of those around `now` (Unix seconds)."""
-    made, found = pyotp.HOTP(secret), None
+    made, found, given = pyotp.HOTP(secret), None, code.encode(errors="replace")
     for step in range(int(now) // STEP - EITHER_SIDE, int(now) // STEP + EITHER_SIDE + 1):
-        if step >= 0 and hmac.compare_digest(made.at(step), code):
+        if step >= 0 and hmac.compare_digest(made.at(step).encode(), given):
             found = step
     return found
 

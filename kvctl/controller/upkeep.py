@@ -33,7 +33,7 @@ def status(ctl: Controller, who: Principal, p: Nothing) -> dict[str, Any]:
     with ctl.books.state.reading() as db:
         verified = events(db, kind="audit.verified", limit=1)
         sources = rows(db, "SELECT source, state, seen_at, sent, stored, why FROM sources ORDER BY source")
-    trouble, data = ctl.books.log.trouble, ctl.books.data
+    trouble, data, settings = ctl.books.log.trouble, ctl.books.data, ctl.settings_trouble
     return {
         "schema": "kvctl.controller.status/1", "site": ctl.site, "version": __version__,
         "pid": os.getpid(), "daemon": ctl.schedule is not None,
@@ -41,6 +41,7 @@ def status(ctl: Controller, who: Principal, p: Nothing) -> dict[str, Any]:
         "state": str(ctl.directory), "log_size": ctl.books.log.size, "applied": ctl.books.state.applied(),
         "verified": {name: verified[0][name] for name in ("idx", "ts", "actor", "outcome")} if verified else None,
         "log_trouble": trouble.as_dict() if trouble else None,
+        "settings_trouble": settings.as_dict() if settings else None,
         "data_log": {"refused": data.refused, "trouble": data.trouble.as_dict() if data.trouble else None},
         "jobs": ctl.schedule.rows() if ctl.schedule else [],
         "stores": sorted(ctl.settings.stores), "gateways": sorted(ctl.settings.gateways), "sources": sources,

@@ -10,6 +10,7 @@ import socket
 import ssl
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from kvctl.daemon.fields import Endpoint
 from kvctl.daemon.sockets import open_tcp
 from kvctl.types.errors import KvctlError
 
-MOST = 16  # connections
+MOST = 16  # connections of the controller
+GREETERS = 64  # connections that have not shown a certificate yet
 GREETING = 10.0  # seconds for a handshake
 SILENCE = 330.0  # seconds without a byte: a flush waits for requests that run
 CHUNK = 64 << 10
@@ -49,6 +51,8 @@ class Doorway:
         self._target = target
         self._peer = peer
         self._room = threading.BoundedSemaphore(MOST)
+        self._lock = threading.Lock()
+        self._greeting: dict[ssl.SSLSocket, None] = {}  # the oldest first
 
     def serve(self) -> None:
         self._listener.setblocking(True)
@@ -57,27 +61,54 @@ class Doorway:
                 plain, _ = self._listener.accept()
             except OSError:
                 return
-            if not self._room.acquire(blocking=False):
+            try:
+                plain.settimeout(GREETING)
+                near = self._tls.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+            except OSError:  # it left already
                 plain.close()
                 continue
-            threading.Thread(target=self._admit, args=(plain,), daemon=True).start()
+            self._make_room(near)
+            threading.Thread(target=self._admit, args=(near,), daemon=True).start()
 
-    def _admit(self, plain: socket.socket) -> None:
+    def _make_room(self, near: ssl.SSLSocket) -> None:
+        """One greeter too many ends the oldest: else whoever reaches the port could keep the controller out."""
+        with self._lock:
+            self._greeting[near] = None
+            if len(self._greeting) <= GREETERS:
+                return
+            oldest = next(iter(self._greeting))
+            del self._greeting[oldest]
+            with suppress(OSError):
+                socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # ssl's own is not for two threads
+
+    def _admit(self, near: ssl.SSLSocket) -> None:
         try:
-            with plain:
-                plain.settimeout(GREETING)
-                with self._tls.wrap_socket(plain, server_side=True) as near:
-                    if (name := common_name(near)) != self._peer:
-                        log.warning("turned away: %r", name)
-                        return
-                    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as far:
-                        far.settimeout(GREETING)
-                        far.connect(self._target)
-                        relay(near, far)
+            with near:
+                if self._greeted(near) and self._room.acquire(blocking=False):
+                    try:
+                        self._pass(near)
+                    finally:
+                        self._room.release()
         except OSError as error:
             log.info("a connection ended: %s", error)
+
+    def _greeted(self, near: ssl.SSLSocket) -> bool:
+        """Whether it is the peer."""
+        try:
+            near.do_handshake()
         finally:
-            self._room.release()
+            with self._lock:
+                self._greeting.pop(near, None)
+        name = common_name(near)
+        if name != self._peer:
+            log.warning("turned away: %r", name)
+        return name == self._peer
+
+    def _pass(self, near: ssl.SSLSocket) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as far:
+            far.settimeout(GREETING)
+            far.connect(self._target)
+            relay(near, far)
 
 
 def relay(near: ssl.SSLSocket, far: socket.socket) -> None:

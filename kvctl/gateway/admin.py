@@ -75,8 +75,13 @@ class Admin:
             raise RefusedError("KV-GATE-056", "this socket is for the gateway's own user and root", why=f"user {uid}")
 
     async def _body(self, request: web.BaseRequest) -> dict[str, Any]:
-        data = await request.content.read(MAX_BODY + 1)
-        return _convert(data or b"{}", dict[str, Any]) if len(data) <= MAX_BODY else {}
+        data = bytearray()
+        async for part in request.content.iter_any():
+            data += part
+            if len(data) > MAX_BODY:
+                raise UsageError("KV-GATE-054", "the request is wrong", why=f"it has more than {MAX_BODY} bytes")
+        found: dict[str, Any] = _convert(bytes(data) or b"{}", dict[str, Any])
+        return found
 
     async def _stat(self, asked: dict[str, Any]) -> dict[str, Any]:
         return stat(self._gateway)

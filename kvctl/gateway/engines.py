@@ -27,6 +27,8 @@ READ_BUFFER = 64 << 10
 PROBE_SECONDS = 5.0
 MAX_PROBE = 4 << 20
 NO_HEADERS: Mapping[str, str] = {}
+# What a document raises that is none of an engine's.
+ODD = (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError)
 ORDER: tuple[Sla, ...] = ("gold", "silver", "bronze")  # best first
 
 
@@ -114,20 +116,20 @@ class Engine:
         try:
             async with asyncio.timeout(PROBE_SECONDS), self.session.get(self._base + "/v1/models") as response:
                 response.raise_for_status()
-                data = await response.content.read(MAX_PROBE)
+                data = await whole(response)
             found = msgspec.json.decode(data)["data"]
             self.facts = {one["id"]: one for one in found}
             if not (self.up and self._schema_read):  # another version may run there since
                 await self._read_schema()
             self.up, self.why = True, ""
-        except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError, KeyError, TypeError) as bad:
+        except (aiohttp.ClientError, TimeoutError, OSError, *ODD) as bad:
             self.failed(f"{type(bad).__name__}: {bad}"[:300])
         return before != (self.up, self.facts)
 
     async def _read_schema(self) -> None:
         """Which routes take no salt. A site that has turned /openapi.json off is believed to run a fitting version."""
         async with asyncio.timeout(PROBE_SECONDS), self.session.get(self._base + "/openapi.json") as response:
-            data = await response.read() if response.status == 200 else b""
+            data = await whole(response) if response.status == 200 else b""
         self.unsalted = unsalted(msgspec.json.decode(data)) if data else frozenset()
         self._schema_read = True
 
@@ -140,16 +142,26 @@ class Engine:
             async with asyncio.timeout(PROBE_SECONDS * 6):
                 async with self.session.post(self._base + "/reset_prefix_cache", params=query) as response:
                     said["status"] = response.status
-                    data = await response.content.read(MAX_PROBE)
+                    data = await whole(response)
             said["answered"] = True
             document = msgspec.json.decode(data) if data and response.status == 200 else {}
             # vLLM before 0.20 answers 200 with nothing, and only after it has reset.
             said["success"] = response.status == 200 and bool(document.get("success", True))
             if response.status == 404:
                 said["why"] = "it runs without VLLM_SERVER_DEV_MODE=1, so nobody can ask it"
-        except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError, AttributeError) as bad:
+        except (aiohttp.ClientError, TimeoutError, OSError, *ODD) as bad:
             said["why"] = f"{type(bad).__name__}: {bad}"[:300]
         return said | {"seconds": round(time.monotonic() - began, 3)}
+
+
+async def whole(response: aiohttp.ClientResponse) -> bytes:
+    """An answer to its end; ClientPayloadError for more than MAX_PROBE bytes."""
+    data = bytearray()
+    async for part in response.content.iter_any():
+        data += part
+        if len(data) > MAX_PROBE:
+            raise aiohttp.ClientPayloadError(f"its answer has more than {MAX_PROBE} bytes")
+    return bytes(data)
 
 
 def unsalted(schema: dict[str, Any]) -> frozenset[str]:

@@ -217,18 +217,20 @@ class Gateway:
         except EngineBroke as bad:
             self.metrics.count("kvgated_engine_failures_total", engine=engine.name, how="broke")
             self.tally.record_partial(flight, "engine")
-            raise Refused(502, "KV-GATE-044", "engine_broke", "the engine closed the connection") from bad
+            raise Refused(502, "KV-GATE-044", "engine_broke", "the engine stopped in its answer") from bad
 
     async def _count_tokens(
         self, request: web.BaseRequest, flight: Flight, job: Job, ask: Ask, intake: Intake
     ) -> web.StreamResponse:
         """No KV is computed: no salt, no slot, no record."""
         up = [engine for engine in self.admission.eligible(ask) if engine.up]
-        if not up:
-            raise Refused(503, "KV-GATE-042", "no_engine", "no engine of this model answers", retry_after=5)
-        engine = min(up, key=lambda one: one.running.total())
         job.sent = strip.write(job.body)
-        return await self._ask(request, flight, job, engine, intake)
+        for engine in sorted(up, key=lambda one: one.running.total()):
+            try:
+                return await self._ask(request, flight, job, engine, intake)
+            except Unreachable as bad:
+                self._unreachable(engine, bad)
+        raise Refused(503, "KV-GATE-042", "no_engine", "no engine of this model answers", retry_after=5)
 
     def _models(self, request: web.BaseRequest, flight: Flight, caller: Caller) -> web.Response:
         countries = caller.tenant.processing_countries

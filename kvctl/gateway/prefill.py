@@ -34,7 +34,9 @@ class Prefill:
         if job.tie.handle is None or decoding is None or decoding.written.role != "decode":
             return
         engine = self.admission.prefilling(ask)
-        if engine is not None and await self._compute(engine, flight, job, ask):
+        if engine is None or job.route.path in engine.unsalted:  # unsalted: all tenants would share its cache
+            return
+        if await self._compute(engine, flight, job, ask):
             handle = replace(job.tie.handle, await_until=time.time() + self.await_seconds)
             job.tie = replace(job.tie, handle=handle)
 

@@ -28,7 +28,10 @@ def headers(flight: Flight, kind: str) -> dict[str, str]:
 async def relay(
     request: web.BaseRequest, flight: Flight, job: Job, upstream: Upstream, tally: Tally, limits: Limits
 ) -> web.StreamResponse:
-    """ClientGone; Refused with 502 when the engine's answer is none. A stream that breaks ends with an error event."""
+    """ClientGone; Refused with 502 for an answer that is too long; EngineBroke when it stops and is no stream.
+
+    A stream that breaks ends with an error event.
+    """
     if upstream.status == 200 and upstream.content_type == STREAM:
         return await _stream(request, flight, job, upstream, tally, limits)
     return await _whole(flight, job, upstream, tally, limits)
@@ -37,8 +40,9 @@ async def relay(
 async def _whole(flight: Flight, job: Job, upstream: Upstream, tally: Tally, limits: Limits) -> web.StreamResponse:
     try:
         data = await _read(upstream, limits)
-    except EngineBroke as bad:
-        raise Refused(502, "KV-GATE-044", "engine_broke", "the engine stopped in its answer") from bad
+    except Refused:
+        tally.record_partial(flight, "engine")
+        raise
     if upstream.status == 200 and job.route.computes:
         tally.record(flight, whole(job.api, data), 200)
         tally.first_byte(flight)

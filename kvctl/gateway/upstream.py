@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 MAX_HEAD = 64 << 10  # bytes
 MAX_LINE = 1 << 10  # bytes of a chunk's size, or of a trailer
+NEXT_ADDRESS = 0.25  # seconds until a name's next address is tried beside the one before (RFC 8305)
 AHEAD = 64 << 10  # bytes of a body that are taken before somebody listens to it
 STATUS = re.compile(r"HTTP/1\.[01] (\d{3})(?: |$)")
 SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
@@ -36,6 +37,12 @@ class Address:
     host: str = ""
     port: int = 0
     tls: ssl.SSLContext | None = None
+
+    @property
+    def authority(self) -> str:
+        """What stands in Host (RFC 9110, 7.2)."""
+        name = f"[{self.host}]" if ":" in self.host else self.host or "engine"
+        return name if self.port in (0, 443) else f"{name}:{self.port}"
 
 
 class Chunks:
@@ -100,12 +107,19 @@ class Length:
         return data
 
 
+def looked_at(head: "asyncio.Future[None]") -> None:
+    """Whoever asked may have left before there was an answer: that is nothing for asyncio to complain about."""
+    if not head.cancelled():
+        head.exception()
+
+
 class Upstream(asyncio.Protocol):
     """An answer. `status` and `headers` (names in small letters) are there once `head` is."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.head: asyncio.Future[None] = self._loop.create_future()
+        self.head.add_done_callback(looked_at)
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self._transport: asyncio.Transport | None = None
@@ -297,7 +311,7 @@ async def post(
     """
     upstream = await _connect(address, connect)
     try:
-        lines = [f"POST {path} HTTP/1.1", f"Host: {address.host or 'engine'}", f"Content-Length: {len(data)}"]
+        lines = [f"POST {path} HTTP/1.1", f"Host: {address.authority}", f"Content-Length: {len(data)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         upstream.send("\r\n".join([*lines, "Accept: */*", "Connection: close", "", ""]).encode() + data)
         async with asyncio.timeout(silence):
@@ -312,9 +326,15 @@ async def _connect(address: Address, seconds: float) -> Upstream:
     try:
         async with asyncio.timeout(seconds):
             if address.path is not None:
-                _, upstream = await loop.create_unix_connection(Upstream, address.path)
+                transport, upstream = await loop.create_unix_connection(Upstream, address.path)
+                # asyncio takes EAGAIN, with which a full queue refuses, for a connection that is about to be.
+                if transport.get_extra_info("peername") is None:
+                    transport.abort()
+                    raise ConnectionRefusedError("it takes no more connections")
             else:
-                _, upstream = await loop.create_connection(Upstream, address.host, address.port, ssl=address.tls)
+                _, upstream = await loop.create_connection(
+                    Upstream, address.host, address.port, ssl=address.tls, happy_eyeballs_delay=NEXT_ADDRESS
+                )
     except (OSError, TimeoutError) as bad:
         raise Unreachable(f"{type(bad).__name__}: {bad}") from bad
     return upstream

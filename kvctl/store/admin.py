@@ -10,12 +10,13 @@ import socket
 import ssl
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from kvctl.daemon.doorway import common_name
 from kvctl.daemon.sockets import peer_uid
 from kvctl.store import verbs
 from kvctl.store.config import Tls
@@ -134,6 +135,7 @@ class AdminServer(ThreadingHTTPServer):
         *,
         all_verbs: bool,
         context: ssl.SSLContext | None = None,
+        clients: Collection[str] = (),
     ) -> None:
         super().__init__(("", 0), Handler, bind_and_activate=False)
         self.socket.close()
@@ -142,6 +144,7 @@ class AdminServer(ThreadingHTTPServer):
         self.listener = listener
         self.all_verbs = all_verbs
         self._context = context
+        self._clients = clients
         self._lock = threading.Condition()  # notified when a connection is done
         self._open: dict[socket.socket, bool] = {}  # oldest first; True: its request is being answered
         self._ending = threading.Event()
@@ -210,6 +213,10 @@ class AdminServer(ThreadingHTTPServer):
                 self._open[wrapped] = False
             try:
                 wrapped.do_handshake()
+                # The site's CA also signs for engines and gateways.
+                if self._clients and (name := common_name(wrapped)) not in self._clients:
+                    self.service.log.refused("admin refused", "client", client=name)
+                    return
                 super().finish_request(wrapped, client_address)
             finally:
                 self._forget(wrapped)

@@ -73,6 +73,7 @@ class Tls(Strict, frozen=True):
     certificate: FileName
     key: FileName
     client_ca: FileName
+    clients: tuple[Name, ...] = ()  # common names of its certificates that get in; none: all of them
 
 
 class Admin(Strict, frozen=True):
@@ -120,6 +121,10 @@ class Config(Strict, frozen=True):
     default_quota: Size | None = None
     limits: Limits = Limits()
     revoked: FileName | None = None  # capability ids, one of 32 hexadecimal digits a line
+
+    @property
+    def revoked_path(self) -> FilePath:
+        return FilePath(self.revoked or f"{self.state}/revoked")
 
 
 NAMED = {"connectors": PublicKey, "controllers": PublicKey, "quotas": Size}  # mappings whose keys are the user's
@@ -232,8 +237,14 @@ def check_files(config: Config) -> None:
             read_secret(FilePath(name))
 
 
-def read_revoked(path: FilePath) -> frozenset[bytes]:
-    """Ids of revoked capabilities; empty lines and # comments are skipped. Raises UsageError KV-STORE-002 or 006."""
+def read_revoked(config: Config) -> frozenset[bytes]:
+    """Ids of revoked capabilities; empty lines and # comments are skipped. Raises UsageError KV-STORE-002 or 006.
+
+    A file that the configuration names must be there; the daemon's own begins with the first revocation.
+    """
+    path = config.revoked_path
+    if config.revoked is None and not path.exists():
+        return frozenset()
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as bad:

@@ -150,11 +150,14 @@ class Daemon:
         admin = config.admin
         context = tls_context(admin.tls) if admin.tls else None  # before any socket: its files may be wrong
         made = [AdminServer(open_unix(admin.socket), self._service, self._listener, all_verbs=True)]
-        secured = admin.tls.listen if admin.tls else None
+        secured, clients = (admin.tls.listen, admin.tls.clients) if admin.tls else (None, ())
         for endpoint, verbs, tls in ((admin.metrics, False, None), (secured, True, context)):
             if endpoint is not None:
                 (sock,) = open_endpoints([endpoint])
-                made.append(AdminServer(sock, self._service, self._listener, all_verbs=verbs, context=tls))
+                more = AdminServer(
+                    sock, self._service, self._listener, all_verbs=verbs, context=tls, clients=clients
+                )  # fmt: skip
+                made.append(more)
         self._admins = made
 
     def _catch_signals(self) -> None:

@@ -106,7 +106,7 @@ class Live:
 
     @classmethod
     def of(cls, config: Config, generation: int = 0) -> "Live":
-        revoked = read_revoked(Path(config.revoked)) if config.revoked else frozenset()
+        revoked = read_revoked(config)
         connectors = {bytes(key): name for name, key in config.connectors.items()}
         controllers = {bytes(key): name for name, key in config.controllers.items()}
         served = Served(pushed.load(tenants.file(config.state), TenantSet))
@@ -166,17 +166,8 @@ class Service:
     def revoke(self, ids: Sequence[bytes]) -> None:
         """Refuse these capabilities from now on, and after a restart: they are written down first."""
         with self._reloading:
-            name = self.live.config.revoked
-            if name is None:
-                raise UsageError(
-                    "KV-STORE-009",
-                    "revoked ids cannot be kept",
-                    where=str(self.path),
-                    why="the configuration names no file for them",
-                    fix="set `revoked: /PATH` and reload",
-                )
             fresh = [one for one in ids if one not in self.live.revoked]
-            _append(Path(name), fresh)
+            _append(self.live.config.revoked_path, fresh)
             old = self.live
             self.live = replace(old, revoked=old.revoked | frozenset(fresh), generation=old.generation + 1)
         self.log.info("revoked", capabilities=len(fresh))

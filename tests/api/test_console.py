@@ -12,6 +12,7 @@ from kvctl.api.console import instead, pages, read
 from kvctl.api.drawing import detail_paths, templates
 from kvctl.api.menu import SESSIONS, may
 from kvctl.api.screens import PAGES
+from kvctl.types.errors import RefusedError
 from kvctl.types.operations import OPERATIONS
 from kvctl.types.principals import Principal, Role
 from kvctl.types.requests import (
@@ -394,6 +395,25 @@ def test_what_needs_the_password_again_asks_for_it_and_then_does_it(app):
     done = form(browser, "/confirm", operation="account.create", password=PASSWORD, **again)
     assert "/join/" in done.text
     assert "/join/" not in page(browser, "/access").text
+
+
+def test_a_code_that_was_left_out_is_asked_for_and_nothing_is_typed_again(app, monkeypatch):
+    browser = signed_in(app, "admin")
+
+    def authenticate(name, password, code=""):
+        raise RefusedError("KV-API-075", "a code of your authenticator app is needed, too")
+
+    monkeypatch.setattr(app.state.identify.accounts, "authenticate", authenticate)
+    again = {f"again.{k}": v for k, v in {"name": "dodo", "roles": "dpo", "back": "/access"}.items()}
+    asked = form(browser, "/confirm", operation="account.create", password=PASSWORD, **again).text
+    assert 'action="/confirm"' in asked
+    assert 'name="again.name" value="dodo"' in asked
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "0", "-1", "x"])
+def test_a_page_number_that_is_none_is_no_fault(app, number):
+    browser = signed_in(app, "operator")
+    assert page(browser, f"/tenants?page-tenants={number}").status_code == 200
 
 
 def test_what_is_vendored_is_what_was_published():

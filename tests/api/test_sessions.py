@@ -185,6 +185,21 @@ def test_a_link_sets_a_password_once(app: Any):
     assert browser.post("/join/link1", {"password": PASSWORD}).status_code == 403
 
 
+def test_no_name_that_is_tried_keeps_a_link_from_being_used(app: Any):
+    stranger, owner = Browser(app, Peer("203.0.113.9")), Browser(app, Peer("192.0.2.77"))
+    for _ in range(10):
+        stranger.sign_in("join from 192.0.2.77", "a guess")
+    assert owner.post("/join/link1", {"password": PASSWORD}).status_code == 200
+
+
+def test_a_new_password_ends_the_sessions_of_the_old_one(app: Any, people: People):
+    people.links["link1"] = "vera"
+    browser = Browser(app)
+    assert browser.sign_in("vera").status_code == 200
+    assert Browser(app).post("/join/link1", {"password": PASSWORD}).json()["account"] == "vera"
+    assert browser.get("/session").status_code == 401
+
+
 def test_a_form_works_as_well_as_json(app: Any):
     browser = Browser(app)
     headers = {"Origin": "https://testserver"}

@@ -87,6 +87,28 @@ def test_somebody_else_is_there(tmp_path: Path, answer: bytes, code: str):
     listener.close()
 
 
+def test_an_answer_that_got_lost_is_not_taken_for_nothing_done(tmp_path: Path):
+    path = tmp_path / "s"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def hang_up() -> None:
+        one, _ = listener.accept()
+        with one:
+            one.recv(65536)
+            one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            one.recv(65536)
+
+    thread = threading.Thread(target=hang_up)
+    thread.start()
+    with pytest.raises(UnreachableError) as caught:
+        Http(f"unix:{path}").call("event.record", r.EventRecord("fleet.checked"))
+    assert caught.value.code == "KV-CTL-035"
+    thread.join()
+    listener.close()
+
+
 def test_a_controller_that_hangs_is_noticed_within_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A stopped process still takes connections."""
     path = tmp_path / "s"

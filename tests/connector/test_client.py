@@ -1,6 +1,7 @@
 """The client over real sockets against a store that misbehaves."""
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -497,3 +498,17 @@ def test_a_target_of_the_wrong_kind_costs_no_connection(store: StandIn) -> None:
         with pytest.raises(AttributeError):
             client.get_into(LEASE, [(key(0), bytearray(10))])  # type: ignore[list-item]
         assert client.has(LEASE, [key(0)], deadline=time.monotonic() + 5) == [False]
+
+
+def test_a_connection_that_hangs_while_it_is_made_ready_keeps_no_other_from_work(store: StandIn) -> None:
+    """One of a store's two addresses takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        addresses = (store.address, f"tcp:127.0.0.1:{silent.getsockname()[1]}")
+        with StoreClient(addresses, Identity.generate(), store.identity.public, connections=2) as client:
+            warming = threading.Thread(target=client.warm, args=(LEASE,))
+            warming.start()
+            end = time.monotonic() + AT_MOST
+            while not store.requests and time.monotonic() < end:
+                time.sleep(0.005)
+            assert client.has(LEASE, [key(0)], deadline=time.monotonic() + SOON) == [False]
+            warming.join()

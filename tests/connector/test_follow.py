@@ -77,3 +77,10 @@ def test_a_site_without_tenants_is_asked_again(follower, said, tmp_path):
     said["answers"] = [Answer(0, None)]
     assert not follower.round()
     assert not (tmp_path / "snapshot").exists()
+
+
+def test_a_controller_that_has_none_any_more_is_not_asked_without_pause(follower, site, said):
+    said["answers"] = [answer(3, site), Answer(0, None)]
+    follower.round()
+    follower.advance(PERIOD)
+    assert not follower.round()

@@ -8,9 +8,9 @@ import pytest
 
 from kvctl.connector.controllerhttp import ControllerAddress
 from kvctl.connector.keep import Keeper, LeasedScope, Scopes, file_name
-from kvctl.connector.keys import KeyLease, RootKey, load_lease
+from kvctl.connector.keys import Identity, KeyLease, RootKey, load_lease, write_lease
 from kvctl.types.chunks import Scope
-from kvctl.types.errors import RefusedError, UnreachableError
+from kvctl.types.errors import ExitCode, RefusedError, UnreachableError
 
 EPOCH, NEXT = "ab" * 16, "cd" * 16
 
@@ -134,3 +134,51 @@ def test_an_answer_that_is_none_is_no_answer(tmp_path):
         keep.scopes(address, b"h" * 32, 0, 0.0)
     assert caught.value.code == "KV-CONN-050"
     assert json.dumps(base64.b64encode(b"h" * 32).decode()) not in str(caught.value)
+
+
+def test_a_site_without_scopes_yet_is_not_asked_without_pause(controller, keeper):
+    controller.number = 0
+    keeper.round()
+    keeper.round()
+    assert controller.asked == [(0, 0.0), (0, 20.0)]
+
+
+def test_a_controller_without_scopes_is_not_asked_again_at_once(controller, keeper):
+    controller.number = 0
+    keeper.round()
+    keeper.round()
+    assert controller.asked == [(0, 0.0), (0, 20.0)]
+
+
+def test_a_lease_that_is_over_goes_while_the_controller_is_away(controller, tmp_path):
+    over, good = tmp_path / "over.user.json", tmp_path / "good.user.json"
+    for path, ends in ((over, time.time() - 1), (good, time.time() + 60)):
+        scope = Scope("acme", "user", bytes.fromhex(EPOCH))
+        write_lease(path, KeyLease(RootKey(scope, b"r" * 32), b"c", int(ends)))
+    controller.error = UnreachableError("KV-CONN-050", "the controller does not answer")
+    assert not Keeper(controller.ask, controller.get, tmp_path).round()
+    assert names(tmp_path) == ["good.user.json"]
+
+
+def checked(tmp_path, endpoint, capsys):
+    from kvctl.connector import keep
+
+    Identity.generate().save(tmp_path / "k")
+    files = [text for name in ("certificate", "key", "ca", "leases") for text in (f"--{name}", str(tmp_path / name))]
+    code = keep.main(["--check", "--controller", endpoint, "--identity", str(tmp_path / "k"), *files])
+    return code, capsys.readouterr()
+
+
+def test_a_controller_that_cannot_be_asked_is_told_before_an_engine_counts_as_deployed(tmp_path, capsys):
+    code, said = checked(tmp_path, f"unix:{tmp_path}/nobody.sock", capsys)
+    assert code == ExitCode.UNREACHABLE
+    assert "KV-CONN-050" in said.err
+
+
+def test_a_check_asks_once_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    from kvctl.connector import keep
+
+    monkeypatch.setattr(keep, "scopes", lambda *_: Scopes(7, (LeasedScope("acme", "user", EPOCH),)))
+    code, said = checked(tmp_path, "unix:/s", capsys)
+    assert (code, said.out) == (0, "scopes: 1\n")
+    assert names(tmp_path) == ["k"]

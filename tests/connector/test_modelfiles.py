@@ -13,7 +13,7 @@ import pytest
 from kvctl.connector import modelfiles
 from kvctl.connector.fingerprint import diff, from_model_directory
 from kvctl.connector.modelfiles import digest_adapter, read_model
-from kvctl.types.errors import ExitCode, KvctlError
+from kvctl.types.errors import ExitCode, KvctlError, UsageError
 
 ENGINE = {
     "kv_dtype": "bfloat16",
@@ -198,3 +198,12 @@ def test_an_adapter_is_known_by_its_content(tmp_path):
 def test_no_tensor_library_is_loaded():
     code = "import sys, kvctl.connector.fingerprint; print({'torch', 'safetensors', 'numpy'} & sys.modules.keys())"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_an_adapter_whose_weights_are_not_what_would_be_digested_is_none(tmp_path):
+    """An engine that finds no adapter_model.safetensors takes adapter_model.bin."""
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.bin").write_bytes(b"one")
+    (tmp_path / "new_embeddings.safetensors").write_bytes(b"two")
+    with pytest.raises(UsageError, match="KV-CONN-021"):
+        digest_adapter(tmp_path)

@@ -502,3 +502,18 @@ def test_chunks_whose_node_cannot_be_told_are_counted(pool: Pool, stores: dict[s
     stores[lost].close()
     may_have = [at for at in range(24) if lost in (owner_of(pool, at), owner_of(pool, at, 1))]
     assert pool.lineage(LEASE, SUBJECT, CHAIN, range(24)) == len(may_have) >= len(owned(pool, lost))
+
+
+def test_a_node_that_was_told_twice_stands_for_no_other(stores: dict[str, StandIn]) -> None:
+    """The second owner refuses the tenant, so the first is asked again, and the third cannot be told."""
+    with Pool(site(stores), Identity.generate(), policy=Policy(failures=1, first=60.0)) as pool:
+        _, refuses, silent = (owner_of(pool, 0, rank) for rank in range(3))
+        stores[refuses].faults.refuse = REVOKED
+        stores[silent].faults.refuse = {Type.LINEAGE: (Refusal.DRAINING, 0)}
+        assert pool.lineage(LEASE, SUBJECT, CHAIN, [0]) == 1
+
+
+def test_chunks_of_which_no_node_would_hear_are_counted(pool: Pool, stores: dict[str, StandIn]) -> None:
+    for store in stores.values():
+        store.faults.refuse = REVOKED
+    assert pool.lineage(LEASE, SUBJECT, CHAIN, range(24)) == 24

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import threading
 import time
 
 import pyotp
@@ -10,6 +11,7 @@ from argon2 import PasswordHasher
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvctl.controller import totp
 from kvctl.controller.accountfile import FILE, LINK_SECONDS
 from kvctl.controller.accounts import Accounts
 from kvctl.govern import accounts as rules
@@ -411,3 +413,29 @@ def test_a_dry_run_hands_out_nothing(ctl, accounts):
     told = ctl.call("account.totp", owner(), AccountTotp(dry_run=True))
     assert told["would"] == ["hand out a new secret"]
     assert json.loads((ctl.directory / FILE).read_text())["ann"]["totp_new"] is None
+
+
+def test_a_code_of_other_digits_is_a_wrong_one(accounts, clock, enrolled):
+    assert refusal(accounts, GOOD, "\uff11\uff12\uff13\uff14\uff15\uff16") == "KV-API-062"
+
+
+def test_confirming_an_authenticator_has_the_books_before_the_file_as_a_change_of_an_account_does(
+    ctl, accounts, monkeypatch
+):
+    joined(ctl, accounts)
+    secret = ctl.call("account.totp", owner(), AccountTotp())["secret"]
+    real, entered, free = totp.step_of, threading.Event(), []
+
+    def enter():
+        with ctl.books.deciding():
+            entered.set()
+
+    def step_of(*asked):
+        threading.Thread(target=enter).start()
+        free.append(entered.wait(0.2))
+        return real(*asked)
+
+    monkeypatch.setattr(totp, "step_of", step_of)
+    assert ctl.call("account.totp", owner(), AccountTotp(code_at(secret, time.time())))["active"]
+    assert free == [False], "somebody who has the books and waits for the file would be waited for"
+    assert entered.wait(10)

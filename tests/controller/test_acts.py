@@ -265,3 +265,24 @@ def test_access_that_could_not_be_given_is_on_record(site: Site) -> None:
     assert "me@there" not in str(log(site))
     with pytest.raises(UsageError):
         access.give_access(site, "n1", "no key", "", None)
+
+
+class Deaf(Away):
+    """A ledger whose answers get lost, once so many came."""
+
+    def record(self, kind: str, data: Mapping[str, Any], outcome: str = "ok") -> None:
+        self.behind.record(kind, data, outcome)
+        if not self.left:
+            raise UnreachableError("KV-CTL-035", "the controller's answer did not come")
+        self.left -= 1
+
+
+def test_a_change_whose_begin_was_recorded_without_an_answer_ends_on_record(site: Site) -> None:
+    with (
+        pytest.raises(UnreachableError),
+        acting(replace(site, ledger=Deaf(site.ledger, 0)), "deploy", "d1", {"nodes": []}),
+    ):
+        pytest.fail("it was begun")
+    assert kinds(site) == [("deploy.started", "ok")]
+    assert take_up(site.directory, site.ledger) == 1
+    assert kinds(site) == [("deploy.started", "ok"), ("deploy.ended", "failed")]

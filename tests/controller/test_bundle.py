@@ -10,6 +10,7 @@ import pytest
 
 from kvctl.controller import bundle as room
 from kvctl.types.errors import KvctlError
+from kvctl.types.resources import resource
 
 
 def made(path: Path) -> list[str]:
@@ -63,3 +64,25 @@ def test_packages_that_cannot_be_had_are_an_error_with_a_way_out(tmp_path):
     assert caught.value.code == "KV-DEP-001"
     assert "--wheels" in caught.value.fix
     assert [p.name for p in (tmp_path / "cache").iterdir()] == []
+
+
+def test_others_than_root_read_it_whatever_the_nodes_umask(tmp_path):
+    made(tmp_path / "a.tar.gz")
+    root = tmp_path / "node"
+    root.mkdir()
+    old = os.umask(0o077)
+    try:
+        subprocess.run(["tar", "-xpzf", tmp_path / "a.tar.gz", "-C", root], check=True, timeout=60)
+    finally:
+        os.umask(old)
+    shut = [path for path in root.rglob("*") if path.stat().st_mode & (0o055 if path.is_dir() else 0o044) == 0]
+    assert shut == []
+
+
+def test_what_says_that_it_is_whole_is_unpacked_last(tmp_path):
+    names = made(tmp_path / "a.tar.gz")
+    assert names[-1] == room.WHOLE
+    roles = Path(resource("playbooks")) / "roles"
+    for role in ("kvstored", "kvgated", "vllm"):
+        (line,) = [one for one in (roles / role / "tasks/install.yml").read_text().splitlines() if "creates:" in one]
+        assert line.endswith(f'/opt/kvctl/{{{{ kvctl_args.name }}}}/{room.WHOLE}"')

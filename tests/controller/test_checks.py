@@ -433,6 +433,22 @@ def test_a_tenants_pack_holds_nothing_of_another(copy):
         assert [name for name in archive.namelist() if b"beta" in archive.read(name)] == []
 
 
+def test_a_tenants_pack_holds_no_row_of_anothers_requests_or_keys(copy):
+    for tenant in ("acme", "beta"):
+        row = f"'a-x{tenant}' AS id, '{tenant}' AS tenant, 'pending' AS state, TIMESTAMP '2020-01-01' AS expires"
+        plant(copy, f"INSERT INTO approvals SELECT * REPLACE ({row}) FROM approvals LIMIT 1")  # noqa: S608
+    key = keys_of(copy, "acme")[0]
+    shutil.copy(key, key.with_name(key.name.replace("acme", "beta", 1)))
+    with controller(copy) as ctl:
+        made = ctl.call("audit.run", AUDITOR, AuditRun("soc2", "acme"))
+        found = {one.check.id: one for one in run(ctl, [check for check in checks() if check.id in ("A4", "X2")])}
+    assert {row["tenant"] for row in found["A4"].rows} == {"acme", "beta"}
+    assert "beta" in str(found["X2"].rows)
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(made["zip"]))) as archive:
+        assert [name for name in archive.namelist() if b"beta" in archive.read(name)] == []
+        assert any(b"a-xacme" in archive.read(name) for name in archive.namelist())
+
+
 def test_a_log_written_anew_is_found_by_an_earlier_checkpoint(copy):
     with controller(copy) as ctl:
         kept = ctl.books.log.checkpoint()

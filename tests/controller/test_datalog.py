@@ -1,6 +1,7 @@
 """The data log: what sources counted, and every number that no entry could take."""
 
 import json
+import shutil
 import time
 
 import pytest
@@ -224,3 +225,20 @@ def test_the_control_log_does_not_need_it(ctl, store):
 
 def test_nothing_is_made_of_no_records():
     assert of_records([]) == {}
+
+
+def test_how_far_a_source_was_in_another_log_is_not_believed_when_this_one_has_grown_past_it(tmp_path, signer):
+    first = DataLog(tmp_path / "was", "paris", signer)
+    for number in range(3):
+        first.count("store:a", "chunks.counted", ("r1", number, number + 1), ONE)
+    first.close()
+    (tmp_path / "ledger").mkdir()
+    shutil.copy(tmp_path / "was" / COVERED, tmp_path / COVERED)
+    here = DataLog(tmp_path, "paris", signer)
+    for number in range(4):
+        here.count("store:b", "chunks.counted", ("r1", number, number + 1), ONE)
+    here.open().close()  # as a process that was killed: nothing of it was written down
+    again = DataLog(tmp_path, "paris", signer)
+    again.count("store:a", "chunks.counted", ("r1", 9, 10), ONE)
+    assert told(again)[-1] == ("store:a", 1, "chunks.counted", 10, 10)
+    again.close()

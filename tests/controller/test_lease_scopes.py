@@ -10,7 +10,7 @@ from kvctl.connector.keys import Identity
 from kvctl.controller import settings as settings_file
 from kvctl.controller.settings import EngineSettings
 from kvctl.types.errors import RefusedError
-from kvctl.types.requests import EpochRotate, LeaseRequest, LeaseScopes, TenantChange, TenantCreate
+from kvctl.types.requests import EpochRotate, LeaseRequest, LeaseScopes, Nothing, TenantChange, TenantCreate
 from tests.controller.people import OPERATOR, controller, service
 
 GPU1 = Identity.generate().public.hex()
@@ -88,3 +88,17 @@ def test_writing_what_is_there_leaves_the_file_alone(ctl):
     written = yaml.safe_load((ctl.directory / settings_file.FILE).read_text())
     assert written["gateways"] == {"gpu1-gateway": {"admin": "https://10.0.0.1:8444", "netns": "lab"}}
     assert ctl.settings.gateways["gpu1-gateway"] == made
+
+
+def test_a_settings_file_that_is_being_written_stops_nothing(ctl):
+    settings_file.add_connector(ctl.directory, "gpu2", Identity.generate().public.hex())
+    known = ctl.settings.connectors
+    path = ctl.directory / settings_file.FILE
+    whole = path.read_text()
+    path.write_text("connectors: {gpu2: [")
+    ctl.call("tenant.suspend", OPERATOR, TenantChange("acme"))
+    assert ctl.settings.connectors == known
+    assert ctl.call("controller.status", OPERATOR, Nothing())["settings_trouble"]["code"] == "KV-CTL-006"
+    path.write_text(whole.replace("gpu2", "gpu3"))
+    assert "gpu3" in ctl.settings.connectors
+    assert ctl.call("controller.status", OPERATOR, Nothing())["settings_trouble"] is None

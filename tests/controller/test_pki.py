@@ -76,11 +76,19 @@ def test_a_service_is_known_by_its_present_certificate_alone(tmp_path: Path):
     assert services.name_of(new.public_bytes(Encoding.DER)) is None
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "ü", "x" * 64])
+@pytest.mark.parametrize("name", ["", "../x", "..", ".a", "a/b", "ü", "x" * 64, "kvctld"])
 def test_what_cannot_name_a_service(tmp_path: Path, name: str):
     with pytest.raises(UsageError) as caught:
         Services(tmp_path).check(name)
     assert caught.value.code == "KV-CTL-021"
+
+
+def test_a_nodes_name_may_be_that_of_its_domain(tmp_path: Path):
+    authority, services = Authority(tmp_path / "tls", "par1"), Services(tmp_path / "tls")
+    request = new_request("x")[1]
+    assert "BEGIN CERTIFICATE" in authority.daemon("gpu1.par1.example", request, ["192.0.2.4"])
+    services.add("gpu1.par1.example-engine", authority.service("gpu1.par1.example-engine", request))
+    assert services.names() == ["gpu1.par1.example-engine"]
 
 
 def test_names_of_an_address():

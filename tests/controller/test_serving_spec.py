@@ -38,7 +38,9 @@ def test_the_least_one():
         {"environment": {"HF_TOKEN": "x"}}, {"environment": {"A": 'x"\nUser=root'}}, {"environment": {"A": "%h"}},
         {"environment": {"VLLM_SERVER_DEV_MODE": "0"}}, {"tier": {"gateways": ["ab"]}}, {"tier": {"single_tenant": {}}},
         {"model": {"name": "../x", "directory": "/m"}}, {"model": {"name": "m", "directory": "m"}},
-        {"model": {"name": "m", "directory": "/m n"}}, {"host_tier": "lots"}, {"more": 1}, {"schema": 2},
+        {"model": {"name": "m", "directory": "/m n"}}, {"model": {"name": "m", "directory": "/m\n"}},
+        {"model": {"name": "m\n", "directory": "/m"}}, {"model": {"name": "m", "directory": "/home/a/m"}},
+        {"model": {"name": "m", "directory": "/opt/../root/m"}}, {"host_tier": "lots"}, {"more": 1}, {"schema": 2},
         {"device": "tpu"}, {"packages": "sha256:1"}, {"start_seconds": 100000},
     ],
 )  # fmt: skip

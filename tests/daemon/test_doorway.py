@@ -4,13 +4,14 @@ import http.client
 import socket
 import ssl
 import threading
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
 from socketserver import UnixStreamServer
 
 import pytest
 
 from kvctl.controller.pki import Authority, new_request
-from kvctl.daemon.doorway import Doorway, context
+from kvctl.daemon.doorway import GREETERS, MOST, Doorway, context
 
 ANSWER = b"x" * 300_000
 
@@ -84,3 +85,10 @@ def test_nobody_else_does(port, authority, name):
         certificate, key = authority.client(name) if name else (None, None)
     with pytest.raises((OSError, http.client.HTTPException)):
         ask(port, authority, certificate, key)
+
+
+def test_strangers_who_say_nothing_do_not_keep_the_controller_out(port, authority):
+    with ExitStack() as stack:
+        for _ in range(GREETERS + MOST):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert ask(port, authority, *authority.client("kvctld")) == b"y" + ANSWER[1:]

@@ -5,11 +5,13 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kvctl.connector.fingerprint import Fingerprint, diff, from_json
 from kvctl.connector.tier_adapters import MARGIN_NS, Adapters
+from kvctl.connector.tier_fingerprint import adapter_settings
 from kvctl.connector.tier_prints import tell
 from kvctl.connector.tier_restore import Shape
 
@@ -76,6 +78,16 @@ def test_an_adapter_is_named_by_its_content(adapter: Path, tmp_path: Path):
     assert Seen().name(adapter) != first
     assert Seen({"lora_dtype": "bfloat16"}).name(copy) != first
     assert Seen(base=replace(PRINT, kv_dtype="float16")).name(copy) != first
+
+
+@pytest.mark.parametrize("changed", [{"target_modules": ["o_proj"]}, {"enable_moe_shared_loras": True}])
+def test_engines_that_apply_other_parts_of_an_adapter_share_no_chunks(adapter: Path, changed: dict[str, object]):
+    plain = {"lora_dtype": "float32", "target_modules": None, "enable_moe_shared_loras": False}
+    one, other = (
+        adapter_settings(SimpleNamespace(lora_config=SimpleNamespace(**settings)))
+        for settings in (plain, plain | changed)
+    )
+    assert Seen(one).name(adapter) != Seen(other).name(adapter)
 
 
 def test_the_difference_to_the_model_and_between_adapters_names_lora(adapter: Path):

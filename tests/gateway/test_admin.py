@@ -1,5 +1,7 @@
 """The admin socket: what it tells, and the flush of the engines."""
 
+import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -107,5 +109,28 @@ def test_usage_is_collected_and_removed(tmp_path: Path):
         assert await site.admin_post("/v1/collected", {"upto": page["after"]}) == (200, {"removed": 0})
         _, stat = await site.admin_get("/v1/stat")
         assert stat["usage"] == {"boot": page["boot"], "counter": 3, "waiting": 0}
+
+    run(tmp_path, work)
+
+
+def test_a_request_that_comes_in_pieces_is_heard_to_its_end(tmp_path: Path):
+    async def work(site: Site):
+        body = json.dumps({"engines": ["e1"]}).encode()
+        reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/admin.sock")
+        head = f"POST /v1/flush HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode() + body[:9])
+        await asyncio.sleep(0.05)
+        writer.write(body[9:])
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+    run(tmp_path, work)
+
+
+def test_a_request_that_is_too_long_flushes_nothing(tmp_path: Path):
+    async def work(site: Site):
+        status, told = await site.admin_post("/v1/flush", {"engines": ["e1" * 50_000]})
+        assert (status, told["code"]) == (400, "KV-GATE-054")
+        assert site.engine.resets == 0
 
     run(tmp_path, work)

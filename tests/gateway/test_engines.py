@@ -182,3 +182,67 @@ def test_the_gateway_itself_over_tls(tmp_path: Path):
 
     listen = [f"unix:{tmp_path}/gate.sock", "tcp:127.0.0.1:0"]
     run(tmp_path, work, listen=listen, tls={"certificate": held["certificate"], "key": held["key"]})
+
+
+class Odd(StubEngine):
+    """Describes itself in a way that no engine does."""
+
+    text: str = "[]"
+
+    async def _serve_openapi(self, request: web.BaseRequest, body: object) -> web.StreamResponse:
+        return web.Response(text=self.text, content_type="application/json")
+
+
+@pytest.mark.parametrize("text", ["[]", '{"paths": null}', '{"paths": {"/v1/messages": []}}', "[" * 100_000])
+def test_an_engine_that_describes_itself_oddly_is_not_asked_and_ends_no_gateway(tmp_path: Path, text: str):
+    odd = Odd()
+    odd.text = text
+
+    async def work(site: Site):
+        found = {engine.name: engine for engine in site.gateway.engines.all}
+        assert (found["e1"].up, found["e2"].up) == (False, True)
+        assert found["e1"].why
+        assert (await site.chat())[0] == 200
+
+    run(tmp_path, work, engines={"e1": odd, "e2": StubEngine()})
+
+
+class Piecemeal(StubEngine):
+    """Sends what it says about itself in two pieces."""
+
+    async def _serve_models(self, request: web.BaseRequest, body: object) -> web.StreamResponse:
+        return await self._cut(request, (await super()._serve_models(request, {})).body)
+
+    async def _serve_reset(self, request: web.BaseRequest, body: object) -> web.StreamResponse:
+        return await self._cut(request, (await super()._serve_reset(request, {})).body)
+
+    async def _cut(self, request: web.BaseRequest, data: bytes) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(data[:9])
+        await asyncio.sleep(0.05)
+        await response.write(data[9:])
+        return response
+
+
+def test_what_an_engine_says_is_heard_to_its_end(tmp_path: Path):
+    async def work(site: Site):
+        assert (await site.chat())[0] == 200
+        _, told = await site.admin_post("/v1/flush", {})
+        assert told["engines"][0]["success"]
+
+    run(tmp_path, work, engines={"e1": Piecemeal()})
+
+
+class Endless(StubEngine):
+    async def _serve_models(self, request: web.BaseRequest, body: object) -> web.StreamResponse:
+        return web.Response(body=b'{"data": []' + b" " * (5 << 20) + b"}")
+
+
+def test_what_an_engine_says_has_a_bound(tmp_path: Path):
+    async def work(site: Site):
+        (engine,) = site.gateway.engines.all
+        assert not engine.up
+        assert "4194304 bytes" in engine.why
+
+    run(tmp_path, work, engines={"e1": Endless()})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from kvctl.bench.stub_engine import StubEngine
 from tests.gateway.site import ACME, OTHER, Site, change, chat, events, run, until
@@ -494,3 +495,59 @@ def test_stopping_breaks_off_what_takes_too_long(tmp_path: Path):
         assert site.engine.cancelled == 1
 
     run(tmp_path, work, engines={"e1": held()}, limits={"drain_seconds": 0.1})
+
+
+def test_counting_tokens_passes_an_engine_over_that_cannot_be_reached(tmp_path: Path):
+    async def work(site: Site):
+        for name in ("e1", "e2"):
+            await site.runners[name].cleanup()
+        status, headers, data = await site.post("/v1/messages/count_tokens", chat())
+        assert (status, headers["retry-after"]) == (503, "5")
+        assert "KV-GATE-042" in json.loads(data)["error"]["message"]
+        assert not any(engine.up for engine in site.gateway.engines.all)
+
+    run(tmp_path, work, engines={"e1": StubEngine(), "e2": StubEngine()}, routing={"health_seconds": 3600})
+
+
+class Halting(StubEngine):
+    """Says how long its answer is, and ends before that."""
+
+    async def _text(self, body, usage):
+        await super()._text(body, usage)
+        raise asyncio.IncompleteReadError(b"", 1)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await super().handle(request)
+        except asyncio.IncompleteReadError:
+            response = web.StreamResponse(headers={"Content-Length": "999", "Content-Type": "application/json"})
+            await response.prepare(request)
+            await response.write(b'{"id"')
+            request.transport.close()
+            return response
+
+
+@pytest.mark.parametrize(
+    ("engine", "code"), [(Halting(), "KV-GATE-044"), (StubEngine(words=2000), "KV-GATE-045")], ids=["halts", "too long"]
+)
+def test_an_answer_that_was_computed_and_cannot_be_given_is_on_record(tmp_path: Path, engine: StubEngine, code: str):
+    async def work(site: Site):
+        status, told = await site.chat()
+        assert (status, told["error"]["code"]) == (502, code)
+        (record,) = await site.usage()
+        assert (record["partial"], record["output"], record["status"]) == (True, None, 502)
+
+    run(tmp_path, work, engines={"e1": engine}, limits={"event": 4096})
+
+
+def test_an_engine_that_would_mix_tenants_computes_no_prompt_for_another(tmp_path: Path):
+    """The prefilling one takes no cache_salt on this route."""
+    engines = {"p1": StubEngine(unsalted=("messages",)), "d1": StubEngine()}
+
+    async def work(site: Site):
+        assert (await site.post("/v1/messages", chat(max_tokens=1)))[0] == 200
+        assert (await site.chat())[0] == 200
+        paths = [seen.path for seen in engines["p1"].seen if seen.method == "POST"]
+        assert paths == ["/v1/chat/completions"]
+
+    run(tmp_path, work, engines=engines, p1={"role": "prefill"}, d1={"role": "decode"})

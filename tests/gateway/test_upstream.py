@@ -1,7 +1,10 @@
 """An engine's answer, however it is cut on its way, and what is no answer."""
 
 import asyncio
+import gc
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -154,3 +157,88 @@ def test_nobody_there(tmp_path: Path):
 
     with pytest.raises(Unreachable, match="FileNotFoundError"):
         asyncio.run(work())
+
+
+def test_an_engine_that_takes_no_more_connections_was_sent_nothing(tmp_path: Path):
+    async def work() -> None:
+        with ExitStack() as stack:
+            full = stack.enter_context(socket.socket(socket.AF_UNIX))
+            full.bind(f"{tmp_path}/s")
+            full.listen(0)
+            stack.enter_context(socket.socket(socket.AF_UNIX)).connect(f"{tmp_path}/s")
+            async with post(Address(f"{tmp_path}/s"), "/x", {}, b"{}", connect=1, silence=1):
+                pass
+
+    with pytest.raises(Unreachable):
+        asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "said"),
+    [("a.example", 443, "a.example"), ("a.example", 8000, "a.example:8000"), ("::1", 8000, "[::1]:8000")],
+)
+def test_the_host_that_an_engine_is_told(host: str, port: int, said: str):
+    assert Address(None, host, port).authority == said
+
+
+def test_an_address_that_does_not_answer_is_no_reason_to_miss_the_next(monkeypatch: pytest.MonkeyPatch):
+    """A name with two addresses, of which the first drops what is sent to it."""
+
+    async def engine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + b"Content-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def work(stack: ExitStack) -> int:
+        full = stack.enter_context(socket.create_server(("127.0.0.2", 0), backlog=0))
+        port = full.getsockname()[1]
+        for _ in range(2):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+
+        async def named(*_: object, **__: object) -> list[tuple[object, ...]]:
+            there = ("127.0.0.2", "127.0.0.1")
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in there]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", named)
+        async with (
+            await asyncio.start_server(engine, "127.0.0.1", port),
+            post(Address(None, "engine.example", port), "/x", {}, b"{}", connect=5, silence=5) as answer,
+        ):
+            return answer.status
+
+    with ExitStack() as stack:
+        assert asyncio.run(asyncio.wait_for(work(stack), 4)) == 200
+
+
+def test_leaving_at_any_moment_leaves_nothing_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    async def engine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            for piece in (HEAD, b"\r\n", b"abc"):
+                writer.write(piece)
+                await asyncio.sleep(0)
+            await reader.read()
+        writer.close()
+
+    async def client() -> None:
+        async with post(Address(f"{tmp_path}/s"), "/x", {}, b"{}", connect=1, silence=5) as answer:
+            await answer.deliver(lambda _: True, asyncio.Event().wait, 5)
+
+    async def work() -> None:
+        await asyncio.start_unix_server(engine, f"{tmp_path}/s")
+        for turns in range(30):
+            task = asyncio.create_task(client())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        async with asyncio.timeout(10):
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0.01)
+        gc.collect()
+
+    asyncio.run(work())
+    assert caplog.records == []

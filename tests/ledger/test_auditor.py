@@ -229,6 +229,14 @@ def test_a_byte_more_or_less_or_no_list_at_all(pack, key, tmp_path, name):
         assert (code, "WRONG  MANIFEST" in said) == (1, True), said
 
 
+def test_a_pack_whose_list_was_taken_out_with_its_signature_is_not_taken_for_a_log(pack, key, tmp_path):
+    (pack / "report.html").write_text("<p>nothing was ever wrong</p>")
+    for name in ("MANIFEST.sha256", "MANIFEST.sig"):
+        (pack / name).unlink()
+    code, said = run(pack, key, tmp_path)
+    assert (code, "WRONG  MANIFEST.sha256: is gone" in said) == (1, True)
+
+
 def test_bytes_that_are_no_text_are_named_and_end_nothing(pack, key, tmp_path):
     for name in ("MANIFEST.sha256", "MANIFEST.sig", "event.json.tlog-proof", "logs/control/checkpoint"):
         was = (pack / name).read_bytes()

@@ -74,3 +74,45 @@ def test_every_argument_that_a_role_uses_is_described(role):
 @pytest.mark.parametrize("role", ["vllm", "kvgated", "kvstored"])
 def test_no_failure_is_passed_over(role):
     assert "ignore_errors" not in "".join(file.read_text() for file in (ROLES / role / "tasks").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("role", "folder"), [("vllm", "/etc/kvctl-engine"), ("kvgated", "/etc/kvctl-gateway"), ("kvstored", "/etc/kvctl")]
+)
+def test_what_an_apply_that_was_cut_has_written_is_taken_in_by_the_next(role, folder):
+    """A file that is as it should be is not `changed`, though its daemon may not have seen it."""
+    tasks = yaml.safe_load((ROLES / role / "tasks/apply.yml").read_text())
+    marks = [n for n, t in enumerate(tasks) if f"{folder}/unfinished" in yaml.safe_dump(t)]
+    looked, begun, ended = marks
+    written = [n for n, t in enumerate(tasks) if {"ansible.builtin.copy", "ansible.builtin.template"} & t.keys()]
+    assert looked < begun <= min(written)
+    assert (ended, tasks[ended]["ansible.builtin.file"]["state"]) == (len(tasks) - 1, "absent")
+    environment = jinja2.Environment(autoescape=False)
+    environment.tests["changed"] = lambda _: False
+    nothing = {"results": [{}, {}, {}]}
+    for cut, state in ((True, "restarted"), (False, "started")):
+        known = {tasks[looked]["register"]: {"stat": {"exists": cut}}}
+        given = {t["register"]: nothing for t in tasks if "register" in t} | {"kvstored_reload": True} | known
+        services = [t["ansible.builtin.systemd_service"] for t in tasks if "ansible.builtin.systemd_service" in t]
+        assert {environment.from_string(service["state"]).render(given) for service in services} == {state}
+        reloads = [service["daemon_reload"] for service in services if "daemon_reload" in service]
+        assert {environment.from_string(one).render(given) for one in reloads} == {str(cut)}
+
+
+def test_connectors_that_a_store_was_not_told_of_are_told_when_the_run_goes_on():
+    tasks = yaml.safe_load((ROLES / "kvstored/tasks/connectors.yml").read_text())
+    (reload,) = [task for task in tasks if "ansible.builtin.include_tasks" in task]
+    environment = jinja2.Environment(autoescape=False)
+    environment.tests["changed"] = bool
+    for changed, cut, told in ((0, True, True), (0, False, False), (1, False, True)):
+        given = {"kvstored_connectors": changed, "kvstored_cut": {"stat": {"exists": cut}}, "ansible_check_mode": False}
+        assert environment.compile_expression(reload["when"])(**given) is told
+
+
+def test_an_engine_counts_as_deployed_when_its_leases_can_be_had():
+    (line,) = [one for one in unit(ROLES / "vllm/templates/kvctl-leases.service.j2") if one.startswith("ExecStart=")]
+    tasks = yaml.safe_load((ROLES / "vllm/tasks/verify.yml").read_text())
+    (argv,) = [task["ansible.builtin.command"]["argv"] for task in tasks if "ansible.builtin.command" in task]
+    asked = [jinja2.Template(text).render(kvctl_args=ARGS) for text in argv]
+    assert asked[:3] == ["runuser", "--user=kvctl-engine", "--"]
+    assert " ".join(asked[3:]).replace(" --check", "") == line.removeprefix("ExecStart=")

@@ -30,6 +30,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         "certificate": f"{folder}/server.pem",
         "key": f"{folder}/server.key",
         "client_ca": f"{folder}/ca.pem",
+        "clients": ["client"],
     }
     admin = {"socket": f"{folder}/admin.sock", "metrics": "tcp:127.0.0.1:0", "tls": tls}
     made = Daemon(folder, revoked=f"{folder}/revoked", admin=admin).start()
@@ -40,11 +41,12 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def make_certificates(folder: Path) -> None:
-    """A CA; a server and a client it signed; a client that nobody signed."""
+    """A CA; a server, a client and an engine it signed; a client that nobody signed."""
     ca = Ed25519PrivateKey.generate()
     write(folder, "ca", ca, "ca", ca)
     write(folder, "server", Ed25519PrivateKey.generate(), "ca", ca)
     write(folder, "client", Ed25519PrivateKey.generate(), "ca", ca)
+    write(folder, "gpu1-engine", Ed25519PrivateKey.generate(), "ca", ca)
     stranger = Ed25519PrivateKey.generate()
     write(folder, "stranger", stranger, "stranger", stranger)
 
@@ -139,6 +141,21 @@ def test_a_revoked_capability_ends_at_once_and_is_remembered(daemon: Daemon):
     assert raw.ask(Type.ATTACH, daemon.token())[0].type is Type.ATTACHED
 
 
+def test_what_is_revoked_is_kept_where_no_file_is_configured(tmp_path_factory: pytest.TempPathFactory):
+    number = b"revoke me please"
+    folder = tmp_path_factory.mktemp("r")
+    made = Daemon(
+        folder, state=str(folder), admin={"socket": f"{folder}/admin.sock", "metrics": "tcp:127.0.0.1:0"}
+    ).start()
+    assert made.admin("POST", "/v1/revoke", {"ids": [number.hex()]})[0] == 200
+    made.stop()
+    made.start()
+    raw = made.session(attach=False)
+    raw.send(Type.ATTACH, made.token(number=number))
+    assert raw.refusal() == (Refusal.REVOKED, False)
+    made.stop()
+
+
 def test_drain_refuses_until_resume(daemon: Daemon):
     raw = daemon.session()
     assert daemon.page("/healthz") == (200, '{"ok": true, "reasons": []}\n')
@@ -211,7 +228,7 @@ def ask_over_tls(daemon: Daemon, client: str | None) -> int:
 
 def test_over_tls_only_a_client_of_the_ca_is_let_in(daemon: Daemon):
     assert ask_over_tls(daemon, "client") == 200
-    for client in (None, "stranger"):
+    for client in (None, "stranger", "gpu1-engine"):
         with pytest.raises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
             ask_over_tls(daemon, client)
     with socket.create_connection(("127.0.0.1", tls_port(daemon)), 10) as plain:

@@ -140,12 +140,20 @@ def test_what_a_reload_cannot_change():
 
 def test_revoked_ids_are_read_with_comments_and_judged(tmp_path):
     file = tmp_path / "revoked"
+    config = msgspec.structs.replace(read(WHOLE), revoked=str(file))
     file.write_text(f"# since Monday\n{'ab' * 16}  # gpu7\n\n")
-    assert read_revoked(file) == {b"\xab" * 16}
+    assert read_revoked(config) == {b"\xab" * 16}
     file.write_text(f"{'ab' * 16}\nnope\n")
     with pytest.raises(KvctlError) as caught:
-        read_revoked(file)
+        read_revoked(config)
     assert caught.value.where.endswith("revoked:2")
+
+
+def test_a_file_of_revoked_ids_that_is_named_must_be_there(tmp_path):
+    with pytest.raises(KvctlError) as caught:
+        read_revoked(msgspec.structs.replace(read(WHOLE), revoked=str(tmp_path / "revoked")))
+    assert caught.value.code == "KV-STORE-002"
+    assert read_revoked(msgspec.structs.replace(read(WHOLE), revoked=None, state=str(tmp_path))) == frozenset()
 
 
 def test_a_missing_file_has_its_own_code(tmp_path):
