@@ -144,16 +144,16 @@ def test_a_revoked_capability_ends_at_once_and_is_remembered(daemon: Daemon):
 def test_what_is_revoked_is_kept_where_no_file_is_configured(tmp_path_factory: pytest.TempPathFactory):
     number = b"revoke me please"
     folder = tmp_path_factory.mktemp("r")
-    made = Daemon(
-        folder, state=str(folder), admin={"socket": f"{folder}/admin.sock", "metrics": "tcp:127.0.0.1:0"}
-    ).start()
+    (folder / "state").mkdir()
+    admin = {"socket": f"{folder}/admin.sock", "metrics": "tcp:127.0.0.1:0"}
+    made = Daemon(folder, state=f"{folder}/state", admin=admin).start()
     assert made.admin("POST", "/v1/revoke", {"ids": [number.hex()]})[0] == 200
     made.stop()
-    made.start()
-    raw = made.session(attach=False)
-    raw.send(Type.ATTACH, made.token(number=number))
+    again = Daemon(folder, state=f"{folder}/state", admin=admin).start()
+    raw = again.session(attach=False)
+    raw.send(Type.ATTACH, again.token(number=number))
     assert raw.refusal() == (Refusal.REVOKED, False)
-    made.stop()
+    again.stop()
 
 
 def test_drain_refuses_until_resume(daemon: Daemon):
