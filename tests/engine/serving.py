@@ -56,11 +56,12 @@ def tiny_model(home: Path, folder: Path, seed: int = 0) -> None:
 class Site:
     """A store, two tenants with leases for the engine, and the gateway whose handles it takes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **sections: object) -> None:
+        """`sections`: of the store's configuration."""
         self.folder = folder
         (folder / "mount").mkdir(parents=True)
         (folder / "leases").mkdir()
-        self.daemon = Daemon(folder, module="kvctl.store.main")
+        self.daemon = Daemon(folder, module="kvctl.store.main", **sections)
         self.daemon.connector.save(folder / "engine.key")
         self.gateway = Identity.generate()
         self.leases = {name: self._lease(name) for name in ("acme", "globex")}
