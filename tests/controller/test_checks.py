@@ -286,6 +286,13 @@ def test_a_planted_violation_is_found(copy, name):
     assert one.rows
 
 
+def test_a_source_that_says_no_time_is_not_judged(copy):
+    before = judged(copy)["L4"].population
+    plant(copy, "UPDATE sources SET clock_ms = 'NaN'")
+    one = judged(copy)["L4"]
+    assert (str(one.verdict), one.population < before) == ("PASS", True)
+
+
 @pytest.mark.parametrize(("name", "sql"), SUBTLE)
 def test_a_subtle_violation_is_found(copy, name, sql):
     plant(copy, sql)
