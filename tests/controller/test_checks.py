@@ -25,6 +25,7 @@ from kvctl.controller.keystore import MAGIC, MASTER, NONCE_BYTES
 from kvctl.controller.settings import StoreSettings
 from kvctl.types.chunks import Ack, Kind, Meta
 from kvctl.types.errors import UsageError
+from kvctl.types.events import Event
 from kvctl.types.principals import Principal, Role
 from kvctl.types.requests import (
     AccountCreate,
@@ -291,6 +292,18 @@ def test_a_source_that_says_no_time_is_not_judged(copy):
     plant(copy, "UPDATE sources SET clock_ms = 'NaN'")
     one = judged(copy)["L4"]
     assert (str(one.verdict), one.population < before) == ("PASS", True)
+
+
+def test_a_gateway_that_was_taken_away_may_be_silent(copy):
+    plant(
+        copy,
+        "INSERT INTO sources SELECT * REPLACE ('gateway:g1' AS source, seen_at - INTERVAL 1 HOUR AS seen_at)"
+        " FROM sources LIMIT 1",
+    )
+    assert str(judged(copy)["L3"].verdict) == "FAIL"
+    with controller(copy) as ctl:
+        ctl.books.commit(ADMIN, [Event("deploy.forgotten", {"name": "g1", "from": "gateways"})])
+    assert str(judged(copy)["L3"].verdict) == "PASS"
 
 
 @pytest.mark.parametrize(("name", "sql"), SUBTLE)
