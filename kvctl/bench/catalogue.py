@@ -5,6 +5,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import click
 
 from kvctl.bench.conditions import conditions
 from kvctl.bench.report import table
+from kvctl.govern.erasure import Scope
 from kvctl.state import catalogue, copies, erasures, retention, usage
 from kvctl.state.appliers import APPLIERS
 from kvctl.state.governance import Connection, GovernanceState
@@ -145,7 +147,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "usage": lambda db: usage.stored(db, None),
     "residency history": lambda db: copies.held_at(db, "tenant3", (NOW - timedelta(days=20)).isoformat()),
     "one user's copies": lambda db: erasures.copies(
-        db, {"tenant": "tenant3", "domain": None, "subject": "ab" * 16}, NOW.isoformat()
+        db, asdict(Scope("subject", "tenant3", subject="ab" * 16)), NOW.isoformat()
     ),
     "one chunk": lambda db: retention.copies(db, "tenant3", "0badcafe"),
 }  # fmt: skip
