@@ -20,7 +20,7 @@ import click
 from kvctl.bench.conditions import cpu_model
 from kvctl.bench.gateway_load import Load, Target, Times, offer, percentile
 from kvctl.bench.hosts import stopped_by_sigterm
-from kvctl.bench.report import Row, heading, heading_md, table, table_md
+from kvctl.bench.report import Row, rendered
 from kvctl.bench.store.processes import Child, await_true, listens, module, running
 from kvctl.connector.keys import Identity
 from kvctl.connector.snapshotfile import write_snapshot
@@ -245,13 +245,11 @@ def tenant(sla: Sla) -> TenantView:
 
 
 def render(document: Mapping[str, Any], fmt: str) -> str:
-    """`fmt` is table, json or markdown."""
-    if fmt == "json":
-        return json.dumps(document, indent=2)
-    title, body = (heading_md, table_md) if fmt == "markdown" else (heading, table)
-    parts = [f"{title(name)}\n{body(rows)}" for name, rows in sections(document)]
-    notes = [f"- {name}: {value}" for name, value in document["conditions"].items()]
-    return "\n\n".join([*parts, f"{title('Conditions')}\n" + "\n".join(notes)])
+    return rendered(document, fmt, sections, notes)
+
+
+def notes(document: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    yield "Conditions", [f"- {name}: {value}" for name, value in document["conditions"].items()]
 
 
 def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, list[Row]]]:

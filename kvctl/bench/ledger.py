@@ -1,6 +1,5 @@
 """`python -m kvctl.bench ledger`: durable events a second, beside plain files that are written the same way."""
 
-import json
 import os
 import platform
 import threading
@@ -16,7 +15,7 @@ from typing import Any
 import click
 
 from kvctl.bench.conditions import cpu_model
-from kvctl.bench.report import Row, heading, heading_md, table, table_md
+from kvctl.bench.report import Row, rendered
 from kvctl.connector.keys import Identity
 from kvctl.ledger import Log
 from kvctl.types.errors import ExitCode
@@ -155,16 +154,18 @@ def conditions(at: str, load: Sequence[float], seconds: float, size: int) -> dic
 
 
 def render(document: Mapping[str, Any], fmt: str) -> str:
-    """`fmt` is table, json or markdown."""
-    if fmt == "json":
-        return json.dumps(document, indent=2)
-    title, body = (heading_md, table_md) if fmt == "markdown" else (heading, table)
+    return rendered(document, fmt, sections, notes)
+
+
+def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, list[Row]]]:
+    yield "Durable events a second", cells(document["rows"])
+
+
+def notes(document: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     target = document["target"]
-    lines = [f"- {name}: {value}" for name, value in document["conditions"].items()]
     verdict = f"- best of the ledger: {target['measured']:,.0f}/s; target {target['events_per_second']:,}/s: "
-    lines.append(verdict + ("ok" if target["ok"] else "MISSED"))
-    rows = f"{title('Durable events a second')}\n{body(cells(document['rows']))}"
-    return "\n".join([rows, "", title("Conditions"), *lines])
+    conditions = [f"- {name}: {value}" for name, value in document["conditions"].items()]
+    yield "Conditions", [*conditions, verdict + ("ok" if target["ok"] else "MISSED")]
 
 
 def cells(rows: Sequence[Mapping[str, Any]]) -> list[Row]:

@@ -1,19 +1,25 @@
 """A benchmark's document as a table for terminals or as Markdown for documentation."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Row = tuple[str, ...]
+Sections = Callable[[Mapping[str, Any]], Iterable[tuple[str, list[Row]]]]  # title and rows, the header first
+Notes = Callable[[Mapping[str, Any]], Iterable[tuple[str, list[str]]]]  # title and lines
 
 
-def render(document: Mapping[str, Any], fmt: str) -> str:
-    """`fmt` is table, json or markdown."""
+def rendered(document: Mapping[str, Any], fmt: str, sections: Sections, notes: Notes) -> str:
+    """A document as `fmt`, which is table, json or markdown: its sections, and the notes behind them."""
     if fmt == "json":
         return json.dumps(document, indent=2)
     title, body = (heading_md, table_md) if fmt == "markdown" else (heading, table)
     parts = [f"{title(name)}\n{body(rows)}" for name, rows in sections(document)]
     return "\n\n".join([*parts, *(f"{title(name)}\n" + "\n".join(lines) for name, lines in notes(document))])
+
+
+def render(document: Mapping[str, Any], fmt: str) -> str:
+    return rendered(document, fmt, sections, notes)
 
 
 def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, list[Row]]]:

@@ -79,25 +79,10 @@ def storage(
     storage_nodes = {name: role for name, role in client.nodes().items() if client.kind(name) == "storage"}
     nodes = choose(storage_nodes, limit, roles)
     wanted, problems = client.deployment(nodes, wheels)
-    rows = [row(one) for one in wanted]
-    for node, why in problems.items():
-        note(f"not deployed to: {node}: {why}")
-    if form == "table":
-        click.echo(table(rows, COLUMNS), err=not dry_run)
-    if not wanted:
-        return int(ExitCode.UNREACHABLE)
-    if dry_run:
-        if form != "table":
-            emit({"schema": "kvctl.deploy.storage/1", "would": rows, "problems": problems}, rows, COLUMNS, form)
-        return int(ExitCode.PARTIAL if problems else ExitCode.OK)
-    confirmed(f"deploy kvstored to {len(wanted)} nodes: {', '.join(r['node'] for r in rows)}?", yes=yes)
-    with Follower() as follow:
-        done = client.deploy(wanted, on_event=follow, say=note)
-    if form == "json":
-        emit({"schema": "kvctl.deploy.storage/1", **done, "problems": problems}, done["stores"], COLUMNS, form)
-    if len(done["stores"]) < len(wanted):
-        return int(done["runs"][-1]["exit_code"]) or int(ExitCode.FAILED)
-    return int(ExitCode.PARTIAL if problems else ExitCode.OK)
+    return deployed(
+        "storage", [row(one) for one in wanted], problems, COLUMNS, form, yes=yes, dry_run=dry_run,
+        deploy=lambda follow: client.deploy(wanted, on_event=follow, say=note), answers="stores",
+    )  # fmt: skip
 
 
 def row(one: Any) -> dict[str, Any]:

@@ -199,39 +199,3 @@ def restore(node: str, key_file: Any, tokens: int, output: str) -> int:
     shown = show(serving.deployed(layout.from_environment(), node), key_file.read().strip(), tokens)
     click.echo(json.dumps(shown.document()) if output == "json" else "\n".join(shown.lines()))
     return 0 if shown.identical and shown.restored_cached and shown.restored_bytes else 1
-
-
-@command.command()
-@click.option("--tenant", help="Whose context it is.")
-@click.option("--key-file", type=click.File("r"), help="A file with an API key of that tenant; - for stdin.")
-@click.option(
-    "--tokens", type=click.IntRange(512, 14_000), default=8192, show_default=True, help="Length of the context."
-)
-@click.option("--controller", default="https://localhost:8443", show_default=True, help="Where kvctld gives leases.")
-@click.option("--stop", "ending", is_flag=True, help="End the engine and the gateway instead.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
-def serve(tenant: str | None, key_file: Any, tokens: int, controller: str, ending: bool, output: str) -> int:
-    """Start a real engine and gateway over the lab's stores, and show a context computed and then restored.
-
-    vLLM on CPU with a tiny model of random weights: the path is the real one, what the model says means nothing.
-    Between the two requests the engine's own caches are emptied. Both processes go on serving until --stop.
-
-    Exits 1 when nothing was restored, or when the two outputs differ.
-    """
-    from kvctl.client import serving
-    from kvctl.client.choose import site_settings
-    from kvctl.fleet.lab import layout
-    from kvctl.types.errors import UsageError
-
-    lab = layout.from_environment()
-    if ending:
-        note("Engine and gateway are gone." if serving.stop(lab) else "Nothing was serving.")
-        return 0
-    if not tenant or key_file is None:
-        raise UsageError("KV-LAB-059", "--tenant and --key-file are needed", fix="kvctl key create TENANT > FILE")
-    note("starting vLLM on CPU and the gateway (a minute)")
-    files = serving.serve(site_settings(*site()), lab, lab.directory / CONNECTOR, controller, tenant)
-    shown = serving.demonstrate(files, key_file.read().strip(), tokens)
-    click.echo(json.dumps(shown.document()) if output == "json" else "\n".join(shown.lines()))
-    note(f"The gateway serves on unix:{files.gateway}; kvctl lab serve --stop ends it.")
-    return 0 if shown.identical and shown.restored_cached and shown.restored_bytes else 1

@@ -21,12 +21,14 @@ import msgspec
 
 from kvctl.connector.controllerhttp import ControllerAddress, ask, silent
 from kvctl.connector.keys import Identity, KeyLease
-from kvctl.connector.renew import PERIOD, RETRY, Renewer, Wanted, fetch, refuses
+from kvctl.connector.renew import Renewer, Wanted, fetch, refuses
 from kvctl.types.errors import KvctlError
 
 PATH = "/v1/lease/scopes"
 WAIT = 20.0  # seconds that a question stays open
 SLACK = 15.0  # for its answer to come after that
+PERIOD = 300.0  # seconds between renewals
+RETRY = 15.0  # after the controller did not answer
 MOST = 4 << 20  # bytes of an answer
 log = logging.getLogger("kvctl.leases")
 

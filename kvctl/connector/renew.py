@@ -1,14 +1,13 @@
 """Key leases, fetched from the controller and kept fresh as files beside an engine.
 
-A thread asks every five minutes. While the controller is away, the files stay and serve until their leases' end. When
+While the controller is away, the files stay and serve until their leases' end. When
 it refuses (a suspended tenant, a connector that is not registered any more), or a lease is over, the file is removed.
 """
 
 import logging
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +18,6 @@ from kvctl.connector.keys import KeyLease, LeaseFile, RootKey, load_lease, write
 from kvctl.types.chunks import Scope
 from kvctl.types.errors import KvctlError, RefusedError, UsageError
 
-__all__ = ["ControllerAddress", "Renewer", "Wanted", "fetch", "refuses", "remove"]
-
-PERIOD = 300.0  # seconds between renewals
-RETRY = 15.0  # after the controller did not answer
 PATH = "/v1/lease/issue"
 # Refusals that take a lease away at once: by the tenant's state or keys, by the connector's registration or its role.
 ENDS = ("KV-TEN-", "KV-API-001", "KV-API-010")
@@ -59,22 +54,14 @@ def refuses(error: KvctlError) -> bool:
 
 
 class Renewer:
-    """Keeps the files of `wanted` fresh from `start` until `stop`. `get` fetches one lease, by tenant and domain."""
+    """Renews the files of `wanted`, a round at a time. `get` fetches one lease, by tenant and domain."""
 
     def __init__(
-        self, get: Callable[[str, str], KeyLease], wanted: Sequence[Wanted], *, period: float = PERIOD,
-        retry: float = RETRY, clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+        self, get: Callable[[str, str], KeyLease], wanted: Sequence[Wanted], *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._get = get
         self._wanted = tuple(wanted)
-        self._period = period
-        self._retry = retry
         self._clock = clock
-        self._ended = threading.Event()
-        self._round = threading.Condition()
-        self.rounds = 0
-        self.errors: Mapping[Path, KvctlError] = {}  # of the last round
-        self._thread: threading.Thread | None = None
 
     def want(self, wanted: Sequence[Wanted]) -> None:
         """Other leases from now on; the files of those that are not wanted any more go at once."""
@@ -86,11 +73,7 @@ class Renewer:
 
     def renew(self) -> dict[Path, KvctlError]:
         """One round; what went wrong, by file."""
-        found = {one.file: error for one in self._wanted if (error := self._renew(one)) is not None}
-        with self._round:
-            self.errors, self.rounds = found, self.rounds + 1
-            self._round.notify_all()
-        return found
+        return {one.file: error for one in self._wanted if (error := self._renew(one)) is not None}
 
     def _renew(self, one: Wanted) -> KvctlError | None:
         try:
@@ -121,30 +104,6 @@ class Renewer:
             remove(file)
         except UsageError:
             log.debug("%s holds no lease", file)
-
-    def wait(self, rounds: int, seconds: float) -> bool:
-        """Wait until so many rounds were made."""
-        with self._round:
-            return self._round.wait_for(lambda: self.rounds >= rounds, seconds)
-
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="kvctl leases", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """The files stay: they serve until their leases' end."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                failed = bool(self.renew())
-            except Exception:  # without this thread every lease would end
-                log.exception("a round of lease renewal failed")
-                failed = True
-            self._ended.wait(self._retry if failed else self._period)
 
 
 def remove(file: Path) -> None:

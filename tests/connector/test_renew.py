@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from kvctl.connector.controllerhttp import ControllerAddress
 from kvctl.connector.keys import load_lease
-from kvctl.connector.renew import ControllerAddress, Renewer, Wanted, fetch
+from kvctl.connector.renew import Renewer, Wanted, fetch
 from kvctl.types.errors import RefusedError, UnreachableError, UsageError
 
 HOLDER = bytes(range(32))
@@ -152,28 +153,6 @@ def test_a_link_in_the_files_place_is_not_followed(server, get, file, tmp_path):
     server.answer = (200, json.dumps(lease()).encode())
     assert renewer(get, file).renew()[file].code == "KV-CONN-011"
     assert other.read_text() == "mine"
-
-
-def test_a_thread_renews_until_it_is_stopped(server, get, file):
-    made = renewer(get, file, period=0.01)
-    made.start()
-    assert made.wait(3, 30)
-    made.stop()
-    rounds = made.rounds
-    assert not made.wait(rounds + 1, 0.05)
-    assert load_lease(file)
-
-
-def test_a_defect_does_not_end_the_thread(file):
-    answers = iter([ZeroDivisionError(), UnreachableError("KV-CONN-050", "away"), UnreachableError("KV-CONN-050", "x")])
-
-    def get(tenant, domain):
-        raise next(answers, UnreachableError("KV-CONN-050", "away"))
-
-    made = renewer(get, file, retry=0.01)
-    made.start()
-    assert made.wait(2, 30)
-    made.stop()
 
 
 def test_no_address(tmp_path):

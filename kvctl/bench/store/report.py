@@ -1,11 +1,10 @@
 """The store's benchmark as a document, and the document as tables."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kvctl.bench.report import Row, heading, heading_md, table, table_md
+from kvctl.bench.report import Row, rendered
 from kvctl.bench.store.cells import Cell, Op, size_text
 from kvctl.bench.store.contestants import ALL, Contestant
 from kvctl.bench.store.figures import Figures, Sample, Scaled, figures
@@ -61,12 +60,7 @@ def flat(sample: Sample) -> dict[str, Any]:
 
 
 def render(document: Mapping[str, Any], fmt: str) -> str:
-    """`fmt` is table, json or markdown."""
-    if fmt == "json":
-        return json.dumps(document, indent=2)
-    title, body = (heading_md, table_md) if fmt == "markdown" else (heading, table)
-    parts = [f"{title(name)}\n{body(lines)}" for name, lines in sections(document)]
-    return "\n\n".join([*parts, *(f"{title(name)}\n" + "\n".join(lines) for name, lines in notes(document))])
+    return rendered(document, fmt, sections, notes)
 
 
 def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, list[Row]]]:

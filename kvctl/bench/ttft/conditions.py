@@ -10,8 +10,9 @@ from kvctl.bench.conditions import cpu_model
 from kvctl.bench.store.conditions import disk, packages
 from kvctl.bench.ttft import between, site
 from kvctl.bench.ttft.cells import CHUNK, Plan
-from kvctl.bench.ttft.engine import OUTPUT, ROW, TOKENS_PER_SECOND
+from kvctl.bench.ttft.engine import ROW, TOKENS_PER_SECOND
 from kvctl.fleet.lab import serving_engine as vllm
+from kvctl.fleet.lab.serving_demo import OUTPUT
 
 ROWS = 160  # chunks of the host tier where cells are measured
 FEW_ROWS = 16  # where it is to forget what it had

@@ -9,9 +9,10 @@ from kvctl.bench.hosts import say
 from kvctl.bench.ttft.cells import DEGRADED, Cell, Group, Plan, Way
 from kvctl.bench.ttft.clock import Clock
 from kvctl.bench.ttft.engine import Engine
-from kvctl.bench.ttft.figures import Answer, Book, Sample
+from kvctl.bench.ttft.figures import Book, Sample
 from kvctl.bench.ttft.matrix import caught, contexts
 from kvctl.bench.ttft.site import SLOW_RATE, Site, await_that
+from kvctl.fleet.lab.serving_demo import Answer
 from kvctl.types.errors import KvctlError
 
 DOMAIN = "pair"

@@ -10,22 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from kvctl.bench.hosts import say
 from kvctl.bench.store.processes import Child, await_true, running
 from kvctl.bench.ttft.cells import CHUNK
-from kvctl.bench.ttft.figures import Answer
 from kvctl.connector.tiny_model import HEADS, HIDDEN, KV_HEADS, LAYERS
 from kvctl.connector.unixhttp import UnixConnection
 from kvctl.fleet.lab import serving_engine as vllm
+from kvctl.fleet.lab.serving_demo import OUTPUT, Answer, complete
 from kvctl.types.errors import KvctlError
 
 START = 400.0  # seconds to be ready on a busy machine
 ANSWER = 600.0
-OUTPUT = 16  # tokens
 BYTES_PER_TOKEN = LAYERS * 2 * KV_HEADS * (HIDDEN // HEADS) * 4  # K and V in float32
 ROW = CHUNK * BYTES_PER_TOKEN
 RAISED = re.compile(r"\b(\w+\.)*[A-Z]\w*(Error|Exception)\b: .{1,300}")
@@ -44,22 +41,10 @@ class Engine:
 
     def complete(self, ids: Sequence[int], more: Mapping[str, object], count: int = OUTPUT) -> Answer:
         """Greedy tokens for a prompt of token ids, streamed. KV-BENCH-031 for what is no answer."""
-        body = json.dumps(
-            {
-                "model": vllm.MODEL, "prompt": list(ids), "max_tokens": count, "temperature": 0, "ignore_eos": True,
-                "stream": True, "return_token_ids": True, "stream_options": {"include_usage": True}, **more,
-            }
-        )  # fmt: skip
-        with contextlib.closing(UnixConnection(self.socket, ANSWER)) as connection:
-            begun = time.monotonic()
-            try:
-                connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
-                answer = connection.getresponse()
-                if answer.status != 200:
-                    raise failed(f"status {answer.status}: {answer.read(400).decode(errors='replace')}")
-                return read(answer, begun)
-            except (OSError, http.client.HTTPException, KvctlError) as error:
-                raise self.gone(error) from error
+        try:
+            return complete(self.socket, ids, count, more=more, seconds=ANSWER)
+        except (OSError, http.client.HTTPException, KvctlError) as error:
+            raise self.gone(error) from error
 
     def at_once(
         self, prompts: Sequence[Sequence[int]], more: Mapping[str, object], count: int = OUTPUT
@@ -105,29 +90,6 @@ class Engine:
     @property
     def alive(self) -> bool:
         return self.child.process.poll() is None
-
-
-def read(answer: http.client.HTTPResponse, begun: float) -> Answer:
-    """The events of a stream as they come."""
-    times: list[float] = []
-    output: list[int] = []
-    usage: dict[str, Any] = {}
-    for line in answer:
-        if not line.startswith(b"data: {"):
-            continue
-        event = json.loads(line[6:])
-        if "error" in event:
-            raise failed(str(event["error"]))
-        tokens = [token for choice in event.get("choices", ()) for token in choice.get("token_ids") or ()]
-        if tokens:
-            times.append(time.monotonic())
-        output += tokens
-        usage = event.get("usage") or usage
-    if not times or not usage:
-        raise failed("the stream ended without tokens or usage")
-    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    gaps = tuple(later - earlier for earlier, later in pairwise(times))
-    return Answer(times[0] - begun, gaps, int(usage["prompt_tokens"]), int(cached), tuple(output))
 
 
 def failed(why: str) -> KvctlError:

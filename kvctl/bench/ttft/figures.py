@@ -6,17 +6,7 @@ from typing import Any
 
 from kvctl.bench.store.figures import percentile
 from kvctl.bench.ttft.cells import CHUNK, COMPUTED, HITS, Cell, Way
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One request as its client saw it."""
-
-    first: float  # to the first token
-    gaps: tuple[float, ...]  # between tokens
-    prompt: int  # tokens
-    cached: int  # of those, not computed
-    output: tuple[int, ...]
+from kvctl.fleet.lab.serving_demo import Answer
 
 
 @dataclass(frozen=True, slots=True)

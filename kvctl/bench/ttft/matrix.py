@@ -10,9 +10,9 @@ from kvctl.bench.hosts import say
 from kvctl.bench.ttft.cells import COMPUTED, Cell, Group, Plan, Way
 from kvctl.bench.ttft.clock import Clock
 from kvctl.bench.ttft.engine import Engine
-from kvctl.bench.ttft.figures import Answer, Book, Sample
+from kvctl.bench.ttft.figures import Book, Sample
 from kvctl.bench.ttft.site import Site
-from kvctl.fleet.lab.serving_demo import prompt
+from kvctl.fleet.lab.serving_demo import Answer, prompt
 from kvctl.types.errors import KvctlError
 
 DOMAIN = "contexts"

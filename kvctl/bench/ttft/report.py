@@ -1,11 +1,10 @@
 """The document as tables for terminals and as Markdown."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from kvctl.bench.report import Row, heading, heading_md, table, table_md
+from kvctl.bench.report import Row, rendered
 from kvctl.bench.ttft.cells import DEGRADED, HITS, TEXTS, Way
 from kvctl.bench.ttft.figures import numbers
 
@@ -16,12 +15,7 @@ SAID = {True: "holds", False: "does not hold", None: "not measured"}
 
 
 def render(document: Mapping[str, Any], fmt: str) -> str:
-    """`fmt` is table, json or markdown."""
-    if fmt == "json":
-        return json.dumps(document, indent=2)
-    title, body = (heading_md, table_md) if fmt == "markdown" else (heading, table)
-    parts = [f"{title(name)}\n{body(rows)}" for name, rows in sections(document)]
-    return "\n\n".join([*parts, *(f"{title(name)}\n" + "\n".join(lines) for name, lines in notes(document))])
+    return rendered(document, fmt, sections, notes)
 
 
 def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, list[Row]]]:

@@ -14,9 +14,8 @@ from kvctl.bench.store.contestants import ALL
 from kvctl.bench.store.stage import Stage
 from kvctl.bench.ttft.cells import CHUNK
 from kvctl.bench.ttft.engine import ROW, Engine
-from kvctl.bench.ttft.figures import Answer
 from kvctl.bench.ttft.site import Site
-from kvctl.fleet.lab.serving_demo import prompt
+from kvctl.fleet.lab.serving_demo import Answer, prompt
 from kvctl.types.errors import KvctlError
 
 DOMAIN = "kept"

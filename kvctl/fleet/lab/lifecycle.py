@@ -22,7 +22,6 @@ from kvctl.fleet.lab import (
     processes,
     requirements,
     rootfs,
-    serving,
     state,
 )
 from kvctl.fleet.lab.layout import Layout
@@ -154,7 +153,6 @@ def down(layout: Layout, say: Say) -> bool:
             say(str(error))
             current = None
         seen = traces(layout) or current is not None
-        serving.stop(serving.Files.of(layout))
         end_hosts(layout, current, say)
         network.remove(layout.name)
         if current is not None and current.inotify_was is not None:

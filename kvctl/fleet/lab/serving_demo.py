@@ -4,6 +4,7 @@ import json
 import random
 import secrets
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What `kvctl lab serve` prints."""
+    """What `kvctl lab restore` prints."""
 
     tokens: int
     cold_seconds: float
@@ -50,7 +51,7 @@ class Shown:
         return self.cold_seconds / self.restored_seconds
 
     def document(self) -> dict[str, Any]:
-        return {"schema": "kvctl.lab.serve/1", **asdict(self), "ratio": round(self.ratio, 2)}
+        return {"schema": "kvctl.lab.restore/1", **asdict(self), "ratio": round(self.ratio, 2)}
 
     def lines(self) -> list[str]:
         same = "identical output" if self.identical else "ANOTHER OUTPUT"
@@ -68,45 +69,55 @@ def prompt(length: int, seed: str) -> list[int]:
     return [0, *(chance.choice(VOCABULARY) for _ in range(length - 1))]
 
 
-def complete(sock: Path, key: str, ids: list[int], *, count: int = OUTPUT, subject: str = "lab") -> Answer:
-    """Greedy tokens for a prompt through the gateway, streamed. KV-LAB-054 with what it answered instead."""
+def complete(
+    sock: Path, ids: Sequence[int], count: int = OUTPUT, *, more: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None, seconds: float = serving.ANSWER,
+) -> Answer:  # fmt: skip
+    """Greedy tokens for a prompt of token ids, streamed. KV-LAB-054 with what was answered instead; OSError and
+    HTTPException when nobody answers."""
     body = {
-        "model": MODEL, "prompt": ids, "max_tokens": count, "temperature": 0, "ignore_eos": True, "stream": True,
-        "return_token_ids": True, "stream_options": {"include_usage": True},
+        "model": MODEL, "prompt": list(ids), "max_tokens": count, "temperature": 0, "ignore_eos": True, "stream": True,
+        "return_token_ids": True, "stream_options": {"include_usage": True}, **(more or {}),
     }  # fmt: skip
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}", "x-kvctl-subject": subject}
-    connection = UnixConnection(sock, serving.ANSWER)
+    connection = UnixConnection(sock, seconds)
     begun = time.monotonic()
     try:
-        connection.request("POST", "/v1/completions", json.dumps(body), headers)
+        connection.request(
+            "POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json", **(headers or {})}
+        )
         answer = connection.getresponse()
         if answer.status != 200:
             raise failed(f"status {answer.status}: {answer.read(600).decode(errors='replace')}")
-        times, output, usage = [], [], None
-        for line in answer:
-            if not line.startswith(b"data: {"):
-                continue
-            event = json.loads(line[6:])
-            if "error" in event:
-                raise failed(str(event["error"]))
-            tokens = [token for choice in event.get("choices", ()) for token in choice.get("token_ids") or ()]
-            if tokens:
-                times.append(time.monotonic())
-            output += tokens
-            usage = event.get("usage") or usage
+        return read(answer, begun)
     finally:
         connection.close()
-    if not times or usage is None:
+
+
+def read(events: Iterable[bytes], begun: float) -> Answer:
+    """The events of a stream as they come; `begun`: of the monotonic clock."""
+    times: list[float] = []
+    output: list[int] = []
+    usage: dict[str, Any] = {}
+    for line in events:
+        if not line.startswith(b"data: {"):
+            continue
+        event = json.loads(line[6:])
+        if "error" in event:
+            raise failed(str(event["error"]))
+        tokens = [token for choice in event.get("choices", ()) for token in choice.get("token_ids") or ()]
+        if tokens:
+            times.append(time.monotonic())
+        output += tokens
+        usage = event.get("usage") or usage
+    if not times or not usage:
         raise failed("the stream ended without tokens or usage")
-    details = usage.get("prompt_tokens_details") or {}
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     gaps = tuple(later - earlier for earlier, later in pairwise(times))
-    return Answer(
-        times[0] - begun, gaps, int(usage["prompt_tokens"]), int(details.get("cached_tokens") or 0), tuple(output)
-    )
+    return Answer(times[0] - begun, gaps, int(usage["prompt_tokens"]), int(cached), tuple(output))
 
 
 def failed(why: str) -> KvctlError:
-    return KvctlError("KV-LAB-054", "the gateway did not answer a completion", why=why)
+    return KvctlError("KV-LAB-054", "a prompt was not completed", why=why)
 
 
 def chunks_there(engine: Path) -> float:
@@ -127,10 +138,15 @@ def await_stored(engine: Path, wanted: float) -> None:
         time.sleep(POLL)
 
 
+def ask(at: serving.Sockets, key: str, ids: list[int]) -> Answer:
+    """Through the gateway, as a client does."""
+    return complete(at.gateway, ids, headers={"Authorization": f"Bearer {key}", "x-kvctl-subject": "lab"})
+
+
 def store(at: serving.Sockets, key: str, ids: list[int]) -> Answer:
     """A new prompt, computed, and its whole chunks at the stores."""
     wanted = chunks_there(at.engine) + len(ids) // BLOCK
-    answer = complete(at.gateway, key, ids)
+    answer = ask(at, key, ids)
     await_stored(at.engine, wanted)
     return answer
 
@@ -163,7 +179,7 @@ def show(at: serving.Sockets, key: str, length: int) -> Shown:
     cold = store(at, key, ids)
     forget(at.engine)
     before = used(at.engine)
-    restored = complete(at.gateway, key, ids)
+    restored = ask(at, key, ids)
     return Shown(
         cold.prompt, round(cold.first, 3), cold.cached, round(restored.first, 3), restored.cached,
         grown(at.engine, before),

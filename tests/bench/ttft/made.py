@@ -5,9 +5,10 @@ from types import SimpleNamespace
 from kvctl.bench.ttft.between import Between, Phase, Traffic
 from kvctl.bench.ttft.cells import Cell, Group, Way
 from kvctl.bench.ttft.degraded import Pair
-from kvctl.bench.ttft.figures import Answer, Book, Sample
+from kvctl.bench.ttft.figures import Book, Sample
 from kvctl.bench.ttft.restore import Kind, Restores, Timed
 from kvctl.bench.ttft.run import SCHEMA
+from kvctl.fleet.lab.serving_demo import Answer
 
 GROUP = Group(1024, 1)
 

@@ -1,33 +1,6 @@
-"""What a client makes of an engine's stream, and of its log."""
+"""The size of a chunk, and what an engine's log says."""
 
-import pytest
-
-from kvctl.bench.ttft.engine import BYTES_PER_TOKEN, ROW, errors, read
-from kvctl.types.errors import KvctlError
-
-
-def event(text):
-    return b"data: " + text.encode() + b"\n"
-
-
-STREAM = [
-    event('{"choices": [{"token_ids": [7]}]}'),
-    b"\n",
-    event('{"choices": [{"token_ids": [8, 9]}]}'),
-    event('{"choices": [], "usage": {"prompt_tokens": 1024, "prompt_tokens_details": {"cached_tokens": 1024}}}'),
-    b"data: [DONE]\n",
-]
-
-
-def test_an_answer_has_its_tokens_and_what_was_not_computed():
-    found = read(STREAM, 0.0)
-    assert (found.output, found.prompt, found.cached, len(found.gaps)) == ((7, 8, 9), 1024, 1024, 1)
-
-
-@pytest.mark.parametrize("stream", [[], STREAM[:-2], [event('{"error": {"message": "no"}}')]])
-def test_a_stream_that_breaks_off_is_no_answer(stream):
-    with pytest.raises(KvctlError, match="KV-BENCH-031"):
-        read(stream, 0.0)
+from kvctl.bench.ttft.engine import BYTES_PER_TOKEN, ROW, errors
 
 
 def test_a_chunk_is_six_mebibytes():

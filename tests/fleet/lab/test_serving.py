@@ -1,61 +1,10 @@
-"""What a lab serves: ended whole, also without its supervisor; told plainly when it cannot start."""
+"""What a lab shows of an engine: prompts, counters, what is said of two outputs."""
 
-import subprocess
-import sys
-
-import msgspec
 import pytest
 
-from kvctl.fleet.lab import processes, serving, serving_engine
-from kvctl.fleet.lab.serving_demo import Shown, prompt
+from kvctl.fleet.lab import serving, serving_engine
+from kvctl.fleet.lab.serving_demo import Shown, prompt, read
 from kvctl.types.errors import KvctlError, UsageError
-
-PLAN = serving.Plan([], [], "kvctl-test-serving", "00" * 32, "unix:/nowhere", "c", "k", "a", "acme", ["user"])
-
-
-@pytest.fixture
-def files(tmp_path):
-    made = serving.Files(tmp_path / "serving")
-    made.directory.mkdir()
-    made.plan.write_bytes(msgspec.json.encode(PLAN))
-    return made
-
-
-def sleeper(files, name):
-    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    serving.write_pid(files.pid(name), processes.started(child.pid))
-    return child
-
-
-def test_stop_ends_the_children_of_a_supervisor_that_is_gone(files):
-    children = [sleeper(files, name) for name in ("engine", "gateway")]
-    assert serving.running(files) == ["gateway", "engine"]
-    assert serving.stop(files)
-    assert all(child.wait(5) for child in children)
-    assert not files.directory.exists()
-
-
-def test_stop_leaves_a_process_alone_that_has_the_pid_of_one_that_ended(files):
-    child = sleeper(files, "engine")
-    try:
-        serving.write_pid(files.pid("engine"), processes.Started(child.pid, 1))
-        assert serving.running(files) == []
-        serving.stop(files)
-        assert child.poll() is None
-    finally:
-        child.kill()
-        child.wait()
-
-
-def test_stop_of_nothing(tmp_path):
-    assert not serving.stop(serving.Files(tmp_path / "serving"))
-
-
-def test_a_supervisor_that_ends_is_told_with_its_log(files):
-    files.plan.write_bytes(b"{}")
-    with pytest.raises(KvctlError) as told:
-        serving.start(files, msgspec.structs.replace(PLAN, engine=["false"], gateway=["false"]))
-    assert told.value.code == "KV-LAB-053"
 
 
 def test_a_counter_that_has_not_counted_is_zero_and_an_unknown_one_an_error():
@@ -79,3 +28,27 @@ def test_another_output_is_not_called_identical():
 
 def test_prompts_of_one_seed_are_equal_and_of_another_differ():
     assert prompt(256, "a") == prompt(256, "a") != prompt(256, "b")
+
+
+def event(text):
+    return b"data: " + text.encode() + b"\n"
+
+
+STREAM = [
+    event('{"choices": [{"token_ids": [7]}]}'),
+    b"\n",
+    event('{"choices": [{"token_ids": [8, 9]}]}'),
+    event('{"choices": [], "usage": {"prompt_tokens": 1024, "prompt_tokens_details": {"cached_tokens": 1024}}}'),
+    b"data: [DONE]\n",
+]
+
+
+def test_an_answer_has_its_tokens_and_what_was_not_computed():
+    found = read(STREAM, 0.0)
+    assert (found.output, found.prompt, found.cached, len(found.gaps)) == ((7, 8, 9), 1024, 1024, 1)
+
+
+@pytest.mark.parametrize("stream", [[], STREAM[:-2], [event('{"error": {"message": "no"}}')]])
+def test_a_stream_that_breaks_off_is_no_answer(stream):
+    with pytest.raises(KvctlError, match="KV-LAB-054"):
+        read(stream, 0.0)
