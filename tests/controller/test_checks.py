@@ -294,12 +294,14 @@ def test_a_source_that_says_no_time_is_not_judged(copy):
     assert (str(one.verdict), one.population < before) == ("PASS", True)
 
 
-def test_a_gateway_that_was_taken_away_may_be_silent(copy):
+def test_a_gateway_that_is_never_heard_is_found_and_a_new_one_has_time(copy):
     plant(
         copy,
-        "INSERT INTO sources SELECT * REPLACE ('gateway:g1' AS source, seen_at - INTERVAL 1 HOUR AS seen_at)"
+        "INSERT INTO sources SELECT * REPLACE ('gateway:g1' AS source, '' AS boot, 'unreachable' AS state)"
         " FROM sources LIMIT 1",
     )
+    assert str(judged(copy)["L3"].verdict) == "PASS"
+    plant(copy, "UPDATE sources SET seen_at = seen_at - INTERVAL 1 HOUR WHERE source = 'gateway:g1'")
     assert str(judged(copy)["L3"].verdict) == "FAIL"
     with controller(copy) as ctl:
         ctl.books.commit(ADMIN, [Event("deploy.forgotten", {"name": "g1", "from": "gateways"})])
