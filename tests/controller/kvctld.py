@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvctl.client.http import Http
+from tests.store.daemon import send
 
 START = "import sys; from kvctl.cli.kvctld import main; sys.exit(main())"
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ class Kvctld:
 
     def signal(self, number: int) -> None:
         assert self.process is not None
-        self.process.send_signal(number)
+        send(self.process, number)
 
     def wait(self) -> tuple[int, str]:
         assert self.process is not None

@@ -230,6 +230,12 @@ class Engine:
         rows = [row for row in self._ask("GET", "/metrics")[1].splitlines() if row.startswith(name + "{")]
         return sum(float(row.rpartition(" ")[2]) for row in rows if labels.rstrip("}") in row)
 
+    @property
+    def told(self) -> str:
+        """What the tier counted and is not zero, one sample a line."""
+        rows = [row for row in self._ask("GET", "/metrics")[1].splitlines() if row.startswith("kvctl_tier_")]
+        return "\n".join(row for row in rows if float(row.rpartition(" ")[2]))
+
     def complete(self, ids: Sequence[int], more: Mapping[str, object], count: int = 8) -> Answered:
         """Greedy tokens for a prompt of token ids, streamed."""
         return streamed(self.socket, completion(ids, count) | more)

@@ -116,7 +116,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def engine(site: Site, name: str, **options: object) -> Engine:
-    return Engine(engine_home(), site.folder / "model", site.folder, site.options(**options), name=name)
+    """Patient: what is judged here is what is found, and two engines on few processors are slow to answer."""
+    patient = {"deadline_ms": 5000, "max_wait_share": 1.0, **options}
+    return Engine(engine_home(), site.folder / "model", site.folder, site.options(**patient), name=name)
 
 
 def until_stored(site: Site, chunks: int) -> list[bytes]:
@@ -188,7 +190,7 @@ def test_a_decoding_engine_computes_at_most_the_tail_of_what_another_prefilled(s
         for length, tail in ((WHOLE, TAIL), (4096, TAIL), (WHOLE, 0)):
             ids = prompt(length + tail, os.urandom(4).hex())
             found = gate.complete(ids, "acme-1")
-            assert found.cached == length
+            assert found.cached == length, decode.told
             # The same prompt, computed by nobody but the engine itself.
             prefill.forget()
             alone = prefill.complete(ids, {})

@@ -1,7 +1,6 @@
 """Five real kvstored on loopback, the pool's client on them, and threads that read and write meanwhile."""
 
 import hashlib
-import os
 import random
 import signal
 import threading
@@ -18,7 +17,7 @@ from kvctl.connector.placement import MAX_STRIPE, Copies, Node, PoolMap
 from kvctl.connector.pool import Pool, PutResult
 from kvctl.connector.receipt import GetResult
 from kvctl.types.chunks import Meta
-from tests.store.daemon import SCOPE, Daemon
+from tests.store.daemon import SCOPE, Daemon, send
 
 SIZE = 4096
 NAMES = tuple(f"storage{number}" for number in range(1, 6))
@@ -93,8 +92,7 @@ class Site:
     def hung(self, name: str) -> Iterator[None]:
         process = self.daemons[name].process
         assert process is not None
-        process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # until then its threads may still answer
+        send(process, signal.SIGSTOP)
         try:
             yield
         finally:

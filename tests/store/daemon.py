@@ -32,6 +32,13 @@ def key(name: str) -> bytes:
     return name.encode().ljust(32, b"\0")
 
 
+def send(process: subprocess.Popen[Any], number: int) -> None:
+    """A signal to a child. After SIGSTOP the last of its threads stands still when this returns."""
+    process.send_signal(number)
+    if number == signal.SIGSTOP:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
 class Daemon:
     """Writes a configuration in `folder` and runs kvstored with it. `limits` go into it as they are."""
 
@@ -111,7 +118,7 @@ class Daemon:
 
     def signal(self, number: int) -> None:
         assert self.process is not None
-        self.process.send_signal(number)
+        send(self.process, number)
 
     def wait(self) -> int:
         assert self.process is not None

@@ -23,6 +23,8 @@ from pathlib import Path
 import obstore
 from obstore.store import S3Store
 
+from tests.store.daemon import send
+
 UP_SECONDS = 60.0
 HOST = "127.0.0.1"
 VOLUME_SERVERS = 3
@@ -100,7 +102,7 @@ class Cluster:
     @contextlib.contextmanager
     def hung(self, name: str) -> Iterator[None]:
         """One process of the cluster stands still (SIGSTOP) for as long as the block runs."""
-        self.processes[name].send_signal(signal.SIGSTOP)
+        send(self.processes[name], signal.SIGSTOP)
         try:
             yield
         finally:

@@ -12,6 +12,7 @@ from kvctl.connector.wire import PutStatus
 from kvctl.store.api import Usage
 from kvctl.store.buffers import NoRoomError
 from kvctl.types.errors import KvctlError, LockedError
+from tests.store.faults.rig import await_that
 from tests.store.segments_bench import ACME, ALICE, BOB, NOW, ZEN, Bench, body, key, opened
 
 
@@ -311,7 +312,8 @@ def test_a_segment_that_cannot_be_read_fails_its_mount_and_not_the_others(tmp_pa
         for number in lost[:3]:
             with pytest.raises(Exception, match="of 12288 bytes"):
                 bench.get(number)
-        assert [place.state for place in bench.tier.stat().places] == ["failed", "ok"]
+        # Told a moment after the reader, who waits for nothing.
+        await_that(lambda: [place.state for place in bench.tier.stat().places] == ["failed", "ok"], "one has failed")
         assert bench.tier.stat().counters["read_errors"] == 3
         assert bench.has(*lost) == [False] * len(lost)
         assert all(bench.get(number) == body(number, 10_000) for number in range(20) if number not in lost)

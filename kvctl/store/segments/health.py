@@ -67,11 +67,11 @@ class Health:
                 self._recover()
 
     def _enter(self, state: str, failure: OSError) -> None:
-        if state != self.state:
-            log.error("mount %s is %s: %s", self._name, state, failure)
-        self.state = state
+        before, self.state = self.state, state
         self.why = failure.strerror or str(failure)
         self._retry_at = self._clock() + RETRY[state]
+        if state != before:
+            log.error("mount %s is %s: %s", self._name, state, failure)
 
     def _recover(self) -> None:
         with self._lock:
