@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from kvctl.types.eventwords import detail
+
 ID = re.compile(r"[aehmd]-\d{8}-[0-9a-f]{4,16}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
 HEX = re.compile(r"(sha256:)?[0-9a-f]{24,}")
@@ -26,7 +28,10 @@ LABELS = {
     "idx": "Index", "ts": "Time", "sla": "SLA", "id": "Id", "api_key": "API key", "set_by": "Set by", "yes": "Votes",
     "payload_sha256": "Payload SHA-256", "sha256": "SHA-256", "sla_class": "SLA", "why": "Why", "go": "Must go",
     "read_age": "Facts read", "oldest_due": "Due since", "from_at": "From", "until_at": "Until", "lifted_at": "Lifted",
-    "late_p99_s": "Late (p99)", "moved": "Chunks moved", "late_p50_s": "Late (p50)", "took_seconds": "Took",
+    "late_p99_s": "Late (p99)", "moved": "Chunks moved", "quota_bytes": "Quota on each store",
+    "max_concurrent": "Requests at once", "require_subject": "Requests without a user",
+    "late_p50_s": "Late (p50)", "took_seconds": "Took", "clock_ms": "Clock off (ms)", "anew": "Stored again",
+    "hit_rate_why": "Why no hit rate", "cost_why": "Why no price", "link_pending": "Link open",
 }  # fmt: skip
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SPANS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
@@ -63,7 +68,7 @@ def is_time(text: str) -> bool:
 def number_kind(name: str, value: float) -> str:
     if name in CLOCK and EPOCH < value < LATEST:
         return "time"
-    if name.endswith("bytes") or name == "length":
+    if name.endswith("bytes") or name.startswith("bytes_") or name == "length":
         return "bytes"
     if name.endswith(("_s", "_seconds", "_age")) or name in SPANS_OF:
         return "span"
@@ -71,7 +76,10 @@ def number_kind(name: str, value: float) -> str:
 
 
 def label(name: str) -> str:
-    return LABELS.get(name) or name.replace("_", " ").capitalize()
+    """A field in words; what has digits in it is a store's or a node's own name."""
+    words = name.replace("_", " ").replace("sha256", "SHA-256")
+    own = "sha256" not in name and any(c.isdigit() for c in name)
+    return LABELS.get(name) or (name if own else words[:1].upper() + words[1:])
 
 
 def tone(value: Any) -> str:
@@ -180,7 +188,8 @@ def with_page(address: dict[str, str], part: str, number: int) -> str:
 
 
 FILTERS = {
-    "many": many, "align": align, "said": said, "pretty": pretty, "with_": with_, "with_page": with_page,
+    "detail": detail, "many": many, "align": align, "said": said, "pretty": pretty, "with_": with_,
+    "with_page": with_page,
     "kind_of": kind_of, "label": label, "tone": tone, "size": size, "span": span, "exact": exact, "clock": clock,
     "age": age, "number": number, "short": short, "how_far": how_far,
 }  # fmt: skip

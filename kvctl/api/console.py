@@ -151,9 +151,10 @@ class Console:
     # --- what changes something
     async def do(self, operation: str, request: Request) -> Response:
         fields = fields_of(await request.body())
-        return await self._do(operation, caller_of(request.scope), {k: v for k, v in fields.items() if k != "csrf"})
+        asked = {k: v for k, v in fields.items() if k != "csrf"}
+        return await self._do(operation, caller_of(request.scope), asked, here(request))
 
-    async def _do(self, name: str, caller: Caller, fields: dict[str, str]) -> Response:
+    async def _do(self, name: str, caller: Caller, fields: dict[str, str], origin: str) -> Response:
         back = safe(fields.pop("back", "/"))
         if name not in OPERATIONS:
             raise UsageError("KV-CTL-004", f"there is no operation {name!r}")
@@ -164,6 +165,9 @@ class Console:
             return await self._refused(caller, error, fields, about)
         if "content" in found:
             return download(found, self._controller.site)
+        if found.get("link"):
+            found = {**found, "link": origin + found["link"]}
+            del found["console"]
         return self._outcome(caller, fields, found, about)
 
     async def _refused(
@@ -221,7 +225,7 @@ class Console:
         if not operation:
             return RedirectResponse("/access", 303)
         fresh = dataclasses.replace(caller, principal=dataclasses.replace(caller.principal, fresh=True))
-        return await self._do(operation, fresh, again)
+        return await self._do(operation, fresh, again, here(request))
 
     # --- what changes by itself
     async def waiting(self, request: Request) -> Response:
@@ -258,6 +262,11 @@ def event_row(event: Recorded) -> dict[str, Any]:
         "idx": event.index, "ts": event.at, "kind": event.kind, "actor": event.actor, "tenant": event.tenant,
         "outcome": event.outcome, "data": dict(event.data),
     }  # fmt: skip
+
+
+def here(request: Request) -> str:
+    """The console as this browser has it; the gate has compared it with who sent the request."""
+    return f"{request.url.scheme}://{request.headers.get('host', '')}"
 
 
 def safe(back: str) -> str:

@@ -68,7 +68,7 @@ async def serve(controller: Controller, path: Path, listen: str | None, notify: 
     from kvctl.api.console import instead, pages
     from kvctl.api.server import Serving, open_tcp
     from kvctl.controller.accounts import Accounts
-    from kvctl.controller.listening import addresses, placed
+    from kvctl.controller.listening import addresses, placed, url
     from kvctl.controller.schedule import Job, Schedule, follow_commits, jobs_of
 
     made = create_app(controller, accounts=Accounts(controller.books), pages=pages, instead=instead)
@@ -82,6 +82,7 @@ async def serve(controller: Controller, path: Path, listen: str | None, notify: 
         context, renew = tls_of(controller, places)
         ports = [serving.https(place, context, lambda where: placed(where, open_tcp)) for place in places]
         port = ports[0]
+        controller.listens = url(places[0], port)
         jobs.append(Job("certificate", 86400.0, renew))
     schedule = Schedule.of(jobs)
     controller.schedule = schedule

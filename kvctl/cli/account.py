@@ -8,6 +8,8 @@ from kvctl.cli.governance import confirmed, connect_controller, show
 from kvctl.cli.options import controller_option, inventory_option, output_option
 from kvctl.cli.output import note
 from kvctl.cli.told import dry_run_option, tell, yes_option
+from kvctl.client.controller import ControllerClient
+from kvctl.client.http import Http
 from kvctl.types.requests import AccountChange, AccountCreate, AccountTotp, Nothing
 
 ACCOUNTS = ("name", "tenant", "created", "until_at", "disabled", "joined", "authenticator", "roles")
@@ -35,21 +37,26 @@ def command() -> None:
 @click.option("--until", help="When its access ends, like 2027-01-31T00:00:00Z.")
 @dry_run_option
 @inventory_option
+@controller_option
 @output_option("table", "json", "yaml")
-def create(roles: tuple[str, ...], inventory: str | None, fmt: str | None, **asked: Any) -> None:
+def create(
+    name: str, roles: tuple[str, ...], tenant: str | None, until: str | None, dry_run: bool, fmt: str | None,
+    **flags: Any,
+) -> None:  # fmt: skip
     """Make an account. Its owner sets a password by the link, which is printed once and good for a day."""
-    client, form = connect_controller(inventory=inventory, fmt=fmt)
-    document = client.call("account.create", AccountCreate(roles=list(roles), **asked))
+    client, form = connect_controller(fmt=fmt, **flags)
+    document = whole(client, client.call("account.create", AccountCreate(name, list(roles), tenant, until, dry_run)))
     if not tell(document, form):
         _link(document)
 
 
 @command.command("ls")
 @inventory_option
+@controller_option
 @output_option()
-def list_accounts(inventory: str | None, fmt: str | None) -> None:
+def list_accounts(fmt: str | None, **flags: Any) -> None:
     """Accounts and their roles."""
-    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    client, form = connect_controller(fmt=fmt, **flags)
     document = client.call("account.ls", Nothing())
     rows = [row | {"roles": " ".join(row["roles"])} for row in document["accounts"]]
     show(document, rows, ACCOUNTS, form, "no accounts; kvctl account create makes the first")
@@ -64,17 +71,18 @@ def list_accounts(inventory: str | None, fmt: str | None) -> None:
 @yes_option
 @dry_run_option
 @inventory_option
+@controller_option
 @output_option("table", "json", "yaml")
 def change(
     name: str, roles: tuple[str, ...], disabled: bool | None, new_link: bool, reset_totp: bool, yes: bool,
-    dry_run: bool, inventory: str | None, fmt: str | None,
+    dry_run: bool, fmt: str | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Other roles, disabled or not, a new link."""
-    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    client, form = connect_controller(fmt=fmt, **flags)
     if not dry_run:
         confirmed(f"change account {name}?", yes=yes)
     asked = AccountChange(name, list(roles) or None, disabled, new_link, dry_run, reset_totp)
-    document = client.call("account.change", asked)
+    document = whole(client, client.call("account.change", asked))
     if not tell(document, form):
         note(f"{name}: changed")
         if "link" in document:
@@ -107,6 +115,15 @@ def totp(remove: bool, dry_run: bool, fmt: str | None, **flags: Any) -> None:
         note("recovery codes: keep them apart from the telephone; they are not shown again")
 
 
+def whole(client: ControllerClient, document: dict[str, Any]) -> dict[str, Any]:
+    """The document with its link from https:// on, as far as it is known where the console is."""
+    if "link" not in document:
+        return document
+    asked = client.endpoint.rstrip("/") if isinstance(client, Http) and client.endpoint.startswith("https:") else ""
+    return {**document, "link": (asked or document["console"]) + document["link"]}
+
+
 def _link(document: dict[str, Any]) -> None:
     click.echo(document["link"])
-    note(f"open it at the console's address before {document['link_until']}; it works once and is not shown again")
+    where = "" if document["link"].startswith("https:") else " at the console's address"
+    note(f"open it{where} before {document['link_until']}; it works once and is not shown again")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from kvctl.cli.governance import confirmed, connect_controller, show
-from kvctl.cli.options import inventory_option, output_option
+from kvctl.cli.options import controller_option, inventory_option, output_option
 from kvctl.cli.output import emit, note, printable_lines
 from kvctl.cli.told import yes_option
 from kvctl.types.errors import ExitCode, RefusedError
@@ -19,19 +19,13 @@ STATES = ("pending", "approved", "rejected", "expired", "executed", "aborted")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def as_option(function: F) -> F:
-    return click.option("--as", "account", metavar="NAME", help="Vote as this person, who types the password.")(
-        function
-    )
-
-
 def vote_options(function: F) -> F:
     for option in (
         click.option(
             "--payload", "payload", metavar="SHA256", help="What you have looked at before; anything else is refused."
         ),
         click.option("--reason", default="", help="Goes on record."),
-        as_option, yes_option, inventory_option, output_option("table", "json", "yaml"),
+        yes_option, inventory_option, controller_option, output_option("table", "json", "yaml"),
     ):  # fmt: skip
         function = option(function)
     return function
@@ -55,10 +49,11 @@ def command() -> None:
 @click.option("--tenant", help="Only this tenant's.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=100, show_default=True, help="How many, newest first.")
 @inventory_option
+@controller_option
 @output_option()
-def list_requests(state: str | None, tenant: str | None, limit: int, inventory: str | None, fmt: str | None) -> None:
+def list_requests(state: str | None, tenant: str | None, limit: int, fmt: str | None, **flags: Any) -> None:
     """Requests, newest first."""
-    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    client, form = connect_controller(fmt=fmt, **flags)
     document = client.call("approve.ls", ApprovalList(state, tenant, limit))
     rows = document["approvals"]
     if form == "table":
@@ -69,10 +64,11 @@ def list_requests(state: str | None, tenant: str | None, limit: int, inventory: 
 @command.command("show")
 @click.argument("approval")
 @inventory_option
+@controller_option
 @output_option("table", "json", "yaml")
-def show_request(approval: str, inventory: str | None, fmt: str | None) -> None:
+def show_request(approval: str, fmt: str | None, **flags: Any) -> None:
     """What would be done, what it touches, and who has voted."""
-    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    client, form = connect_controller(fmt=fmt, **flags)
     document = client.call("approve.show", ApprovalNamed(approval))
     if form == "table":
         click.echo(printable_lines(described(document)))
@@ -82,18 +78,21 @@ def show_request(approval: str, inventory: str | None, fmt: str | None) -> None:
 
 def described(document: dict[str, Any]) -> str:
     lines = [f"{name:<15}{document[name]}" for name in (
-        "id", "kind", "tenant", "state", "requester", "reason", "required", "created", "expires", "execute_by",
-        "payload_sha256",
-    ) if document[name] is not None]  # fmt: skip
-    lines += [
-        f"{'vote':<15}{vote['voter']}: {vote['decision']} {vote['reason']}".rstrip() for vote in document["votes"]
-    ]
+        "id", "kind", "tenant", "state", "requester", "reason", "created", "expires", "execute_by", "payload_sha256",
+    ) if document[name] not in (None, "")]  # fmt: skip
+    lines.append(f"{'votes':<15}{document['yes']} of {document['required']}")
+    lines += [f"{'vote':<15}{voted(vote)}" for vote in document["votes"]]
     for event in document["history"]:
         for why in event["data"].get("why", ()):
             lines.append(f"{'ended because':<15}{why}")
     for name in ("payload", "impact"):
         lines += [name, json.dumps(document[name], indent=2, ensure_ascii=False)]
     return "\n".join(lines)
+
+
+def voted(vote: dict[str, Any]) -> str:
+    text = f"{vote['voter']}: {vote['decision']} {vote['reason']}".rstrip()
+    return text if vote["counts"] else f"{text} (does not count: this voter may not vote on it any more)"
 
 
 @command.command("yes")
@@ -113,10 +112,9 @@ def no(approval: str, **asked: Any) -> int:
 
 
 def _vote(
-    approval: str, decision: str, *, payload: str | None, reason: str, account: str | None, yes: bool,
-    inventory: str | None, fmt: str | None,
-) -> int:  # fmt: skip
-    client, form = connect_controller(inventory=inventory, fmt=fmt, account=account)
+    approval: str, decision: str, *, payload: str | None, reason: str, yes: bool, fmt: str | None, **flags: Any
+) -> int:
+    client, form = connect_controller(fmt=fmt, **flags)
     document = client.call("approve.show", ApprovalNamed(approval))
     seen = document["payload_sha256"]
     if payload is not None and payload != seen:
@@ -134,10 +132,11 @@ def _vote(
 @command.command("execute")
 @click.argument("approval")
 @inventory_option
+@controller_option
 @output_option("table", "json", "yaml")
-def execute(approval: str, inventory: str | None, fmt: str | None) -> int:
+def execute(approval: str, fmt: str | None, **flags: Any) -> int:
     """Carry out what was approved and could not be done at the last vote."""
-    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    client, form = connect_controller(fmt=fmt, **flags)
     return _tell(client.call("approve.execute", ApprovalNamed(approval)), form)
 
 

@@ -13,10 +13,12 @@ from kvctl.cli.options import controller_option, inventory_option, output_option
 from kvctl.cli.output import emit, note, table
 from kvctl.types import requests as r
 from kvctl.types.errors import ExitCode, UsageError
+from kvctl.types.eventwords import detail
 
 LOGS = ("control", "data")
 GAPS = ("idx", "source", "from", "to", "cause", "at")
 LOG = ("idx", "ts", "kind", "actor", "tenant", "outcome", "data")
+SHORT = ("idx", "time", "kind", "actor", "tenant", "detail")
 PROBLEMS = ("idx", "place", "what")
 VERDICTS = ("id", "verdict", "judged", "violations", "question")
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -52,11 +54,20 @@ def log(
     tenant: str | None, kind: str | None, actor: str | None, since: str | None, until: str | None, after: int | None,
     limit: int, fmt: str | None, **flags: Any,
 ) -> None:  # fmt: skip
-    """Events of the control log, newest first."""
+    """Events of the control log, newest first. The table has what matters of each; -o json has all of it."""
     client, form = connect_controller(fmt=fmt, **flags)
     found = client.call("audit.log", r.AuditLog(tenant, kind, actor, since, until, after, limit))
-    rows = [row | {"data": json.dumps(row["data"], ensure_ascii=False)} for row in found["events"]]
-    show(found, rows, LOG, form, "no events match")
+    if form == "table":
+        show(found, [shortened(row) for row in found["events"]], SHORT, form, "no events match")
+    else:
+        rows = [row | {"data": json.dumps(row["data"], ensure_ascii=False)} for row in found["events"]]
+        show(found, rows, LOG, form, "no events match")
+
+
+def shortened(event: dict[str, Any]) -> dict[str, Any]:
+    """An event's row: to the second, and its outcome only when that is not `ok`."""
+    ended = "" if event["outcome"] == "ok" else f"{event['outcome'].upper()} "
+    return event | {"time": f"{event['ts'][:19]}Z", "detail": ended + detail(event["kind"], event["data"])}
 
 
 @command.command("verify")

@@ -261,6 +261,7 @@ def deployed(
 
 def take_back(client: Any, what: str, nodes: tuple[str, ...], form: str, *, yes: bool, dry_run: bool) -> int:
     schema, rows = f"kvctl.deploy.{what}/1", [{"node": node} for node in nodes]
+    client.may_revert(what, nodes)
     if dry_run:
         emit({"schema": schema, "would": {"revert": list(nodes)}}, rows, ("node",), form)
         return int(ExitCode.OK)

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from kvctl.cli.options import group_flags
 from kvctl.cli.output import emit, note, table
+from kvctl.cli.signin import signed_in
 from kvctl.client.controller import ControllerClient
-from kvctl.types.errors import RefusedError, UsageError
-
-CODE_NEEDED = "KV-API-075"
+from kvctl.types.errors import UsageError
 
 
 def connect_controller(account: str | None = None, **flags: Any) -> tuple[ControllerClient, str]:
@@ -18,7 +18,6 @@ def connect_controller(account: str | None = None, **flags: Any) -> tuple[Contro
 
     `account`: be this person of the site's, who gives the password.
     """
-    from kvctl.cli.options import group_flags
     from kvctl.cli.settings import resolve_settings
     from kvctl.client.choose import controller
 
@@ -30,23 +29,6 @@ def connect_controller(account: str | None = None, **flags: Any) -> tuple[Contro
     if account is not None:
         client = signed_in(client, account)
     return client, settings.output.value
-
-
-def signed_in(client: ControllerClient, account: str) -> ControllerClient:
-    """The same controller as a person. UsageError KV-CLI-010 when nobody is there to type the password."""
-    import getpass
-
-    from kvctl.client.choose import sign_in
-
-    if not sys.stdin.isatty():
-        raise UsageError("KV-CLI-010", "nobody is there to type a password", fix="run it on a terminal")
-    password = getpass.getpass(f"password of {account}: ")
-    try:
-        return sign_in(client, account, password)
-    except RefusedError as refused:
-        if refused.code != CODE_NEEDED:
-            raise
-    return sign_in(client, account, password, getpass.getpass(f"code of {account}'s authenticator: "))
 
 
 def confirmed(question: str, *, yes: bool, word: str = "") -> None:

@@ -160,7 +160,7 @@ def recorder(settings: "Settings", account: str | None) -> "Callable[[], Control
     """How to reach the controller in whose log the verb goes; None: the one that is on this state."""
     if settings.controller.value is None and account is None:
         return None
-    from kvctl.cli.governance import signed_in
+    from kvctl.cli.signin import signed_in
     from kvctl.client.choose import controller
 
     find = partial(

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import click
 
 from kvctl.cli.governance import confirmed
-from kvctl.cli.options import inventory_option, output_option
+from kvctl.cli.options import controller_option, inventory_option, output_option
 from kvctl.cli.output import emit, note, table
+from kvctl.cli.told import dry_run_option, yes_option
 from kvctl.types.chunks import TierName
 from kvctl.types.errors import ExitCode
 
@@ -33,6 +34,20 @@ def address_options(function: F) -> F:
     return function
 
 
+def record_options(function: F) -> F:
+    """Whose control log has what is done here."""
+    return inventory_option(controller_option(function))
+
+
+def upkeep(inventory: str | None, controller: str | None, account: str | None) -> Any:
+    from kvctl.cli.options import group_flags, recorder, unrecorded
+    from kvctl.cli.settings import resolve_settings
+    from kvctl.client.stores import upkeep as found
+
+    settings = resolve_settings(inventory=inventory, controller=controller, **group_flags())
+    return found(settings.inventory.value, settings.state_dir.value, recorder(settings, account), unrecorded)
+
+
 def stores(endpoint: str, cert: Path | None, key: Path | None, ca: Path | None) -> Any:
     from kvctl.client.stores import Stores
 
@@ -41,7 +56,7 @@ def stores(endpoint: str, cert: Path | None, key: Path | None, ca: Path | None) 
 
 @click.group("store")
 def command() -> None:
-    """What a storage daemon holds; scrub it, drain it.
+    """What a storage daemon holds; scrub it, drain it. What changes something is in the site's control log.
 
     \b
     Examples:
@@ -50,6 +65,7 @@ def command() -> None:
       kvctl store scrub --tier flash
       kvctl store drain --yes
       kvctl store sync
+      kvctl store destroyed s2 --reason "shredded, protocol 4711"
     """
 
 
@@ -88,10 +104,23 @@ def list_chunks(tenant: str | None, domain: str | None, limit: int, fmt: str | N
 @command.command("scrub")
 @address_options
 @click.option("--tier", type=click.Choice([str(t) for t in TierName]), required=True, help="The tier to read.")
+@dry_run_option
+@record_options
 @output_option("table", "json")
-def scrub(tier: str, fmt: str | None, **address: Any) -> int:
+def scrub(
+    tier: str, dry_run: bool, inventory: str | None, controller: str | None, account: str | None, fmt: str | None,
+    **address: Any,
+) -> int:  # fmt: skip
     """Read a whole tier and compare checksums. What is not what was written is quarantined: exit code 3."""
-    found = stores(**address).scrub(tier)
+    client = stores(**address)
+    seen = client.stat()
+    if dry_run:
+        there = sum(one["chunks"] for one in seen["tiers"] if one["name"] == tier)
+        note(f"{seen['daemon']['node']}: would read {there} chunks of {tier}")
+        return int(ExitCode.OK)
+    with upkeep(inventory, controller, account).acting("scrub", seen["daemon"]["node"], tier=tier) as act:
+        found = client.scrub(tier)
+        act.how.update(chunks=found["chunks"], size=found["size"], quarantined=len(found["bad"]))
     bad = [{"tenant": scope["tenant"], "domain": scope["domain"], "key": key} for scope, key in found["bad"]]
     if fmt == "json":
         emit({"schema": "kvctl.store.scrub/1", **found, "bad": bad}, bad, ("tenant", "domain", "key"), "json")
@@ -104,9 +133,12 @@ def scrub(tier: str, fmt: str | None, **address: Any) -> int:
 
 @command.command("drain")
 @address_options
-@click.option("-y", "--yes", is_flag=True, envvar="KVCTL_YES", show_envvar=True, help="Do not ask.")
-@click.option("--dry-run", "--check", "dry_run", is_flag=True, help="Show what would be done; change nothing.")
-def drain(yes: bool, dry_run: bool, **address: Any) -> None:
+@yes_option
+@dry_run_option
+@record_options
+def drain(
+    yes: bool, dry_run: bool, inventory: str | None, controller: str | None, account: str | None, **address: Any
+) -> None:
     """End sessions, write everything out and refuse requests, until `kvctl store resume` or a restart."""
     client = stores(**address)
     daemon = client.stat()["daemon"]
@@ -115,15 +147,25 @@ def drain(yes: bool, dry_run: bool, **address: Any) -> None:
         note("no changes" if daemon["draining"] else "would drain")
         return
     confirmed(f"drain {daemon['node']}?", yes=yes)
-    broken = client.drain()["broken_sessions"]
+    with upkeep(inventory, controller, account).acting("drain", daemon["node"]) as act:
+        broken = client.drain()["broken_sessions"]
+        act.how.update(broken_sessions=broken)
     note(f"{daemon['node']}: drained; {broken} sessions did not end in time and were cut")
 
 
 @command.command("resume")
 @address_options
-def resume(**address: Any) -> None:
+@dry_run_option
+@record_options
+def resume(dry_run: bool, inventory: str | None, controller: str | None, account: str | None, **address: Any) -> None:
     """Serve again after a drain."""
-    stores(**address).resume()
+    client = stores(**address)
+    daemon = client.stat()["daemon"]
+    if dry_run:
+        note("would serve" if daemon["draining"] else "no changes")
+        return
+    with upkeep(inventory, controller, account).acting("resume", daemon["node"]):
+        client.resume()
     note("serving")
 
 
@@ -143,6 +185,39 @@ def sync(store: str | None, dry_run: bool, inventory: str | None, fmt: str | Non
     rows += [one | {"state": "would be read"} for one in document.get("would", [])]
     show(document, rows, ("store", "state", "put", "removed", "gap", "why"), form, "no stores are configured")
     return int(ExitCode.PARTIAL if any(one["state"] != "ok" for one in document["stores"]) else ExitCode.OK)
+
+
+@command.command("destroyed")
+@click.argument("store")
+@click.option("--reason", required=True, help="How, and who saw it; goes on record.")
+@yes_option
+@dry_run_option
+@inventory_option
+@output_option()
+def destroyed(
+    store: str, reason: str, yes: bool, dry_run: bool, inventory: str | None, fmt: str | None
+) -> None:  # fmt: skip
+    """Declare that a store is no more, so that erasures stop waiting for it: another person must agree.
+
+    Receipts then say that it was not covered, and who declared it.
+    """
+    from kvctl.cli.governance import connect_controller, show
+    from kvctl.types.requests import StoreDestroyed
+
+    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    would = client.call("store.destroyed", StoreDestroyed(store, reason, dry_run=True))
+    impact = would["impact"]
+    had = f"the catalogue has {impact['copies']} copies, {impact['bytes']} bytes of {impact['tenants']} tenants there"
+    if dry_run:
+        show(would, [], (), form, f"would {would['would']}; {had}")
+        return
+    for hold in impact["holds"]:
+        note(f"hold {hold} is of a tenant that has copies there")
+    confirmed(f"Declare {store} destroyed? {had}.", yes=yes)
+    document = client.call("store.destroyed", StoreDestroyed(store, reason))
+    show(document, [], (), form, f"approval {document['approval']} is pending, until {document['expires']}")
+    for line in document["warnings"]:
+        note(line)
 
 
 def _synced(one: dict[str, Any]) -> dict[str, Any]:

@@ -219,6 +219,13 @@ class Direct:
             lambda: deploy_gateway(self.site, nodes, endpoint, api_key, on_event=on_event, say=say),
         )  # fmt: skip
 
+    def may_revert(self, what: str, nodes: tuple[str, ...]) -> None:
+        """RefusedError when what stays on these nodes could not do without it."""
+        from kvctl.controller.deploy_revert import check_reach
+        from kvctl.controller.deploy_serving import gpu_nodes
+
+        check_reach(self.site, what, gpu_nodes(self.site, nodes))
+
     def revert(self, what: str, nodes: tuple[str, ...], on_event: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         """Take engines ("serving") or gateways ("gateway") off these nodes again."""
         from kvctl.controller.deploy_revert import revert

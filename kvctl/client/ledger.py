@@ -20,11 +20,11 @@ PAUSE = 0.05
 class Recorder:
     """Asks for the controller again for each event: a kvctld may come and go meanwhile.
 
-    `unrecorded` hears of an event that happened and could not be recorded.
+    `unrecorded` hears of an event that happened and could not be recorded. `site`: None when nobody said whose it is.
     """
 
     def __init__(
-        self, find: Callable[[], ControllerClient], site: str, unrecorded: Callable[[str, KvctlError], None]
+        self, find: Callable[[], ControllerClient], site: str | None, unrecorded: Callable[[str, KvctlError], None]
     ) -> None:
         self._find, self._site, self._unrecorded = find, site, unrecorded
 

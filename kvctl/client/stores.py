@@ -1,10 +1,59 @@
 """What faces ask of kvstored; today the direct carrier: over the store's own admin socket."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from kvctl.types.errors import KvctlError, RefusedError
+
+if TYPE_CHECKING:
+    from kvctl.client.controller import ControllerClient
+    from kvctl.client.ledger import Recorder
+    from kvctl.controller.acts import Act
 
 HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Where work on a store goes on record: `directory` is the site's state here."""
+
+    directory: Path
+    ledger: Recorder
+
+    def acting(self, what: str, node: str, **more: Any) -> AbstractContextManager[Act]:
+        """`upkeep.started` is in the control log before the block, `upkeep.ended` after it. KV-CTL-070 when it cannot
+        be recorded: then nothing was done."""
+        from kvctl.controller.acts import acting, new_id
+
+        return acting(self, "upkeep", new_id(), {"what": what, "nodes": [node], **more})
+
+
+def upkeep(
+    inventory: Path | None, state_dir: Path, find: Callable[[], ControllerClient] | None,
+    unrecorded: Callable[[str, KvctlError], None],
+) -> Upkeep:  # fmt: skip
+    """Of the site that the inventory names, with the controller that `find` gives, or the one on this state.
+
+    RefusedError KV-STORE-034 when no controller was named and none has its state here: a log that is begun on the
+    store's own host is read by nobody.
+    """
+    from kvctl.client.choose import nearest, site_settings
+    from kvctl.client.ledger import Recorder
+
+    settings = site_settings(inventory, state_dir)
+    if find is None and inventory is None and not (settings.directory / "ledger").exists():
+        raise RefusedError(
+            "KV-STORE-034", "nobody here keeps a record: nothing was changed",
+            why="no controller has its state here, and none was named",
+            fix="--controller https://HOST:PORT (KVCTL_CONTROLLER), or do it on the controller's machine",
+        )  # fmt: skip
+    site = settings.site if inventory is not None or find is None else None
+    return Upkeep(settings.directory, Recorder(find or (lambda: nearest(settings)), site, unrecorded))
 
 
 class Stores:

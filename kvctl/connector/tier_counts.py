@@ -57,8 +57,13 @@ class Counts:
         self._counted: Counter[Key] = Counter()
 
     def add(self, name: str, number: float = 1, *labels: str) -> None:
-        """KeyError for a name that METRICS does not have."""
+        """KeyError for a name that METRICS does not have, ValueError for less than nothing.
+
+        The engine's exporter raises for a counter that goes down, in a place that takes its API server along.
+        """
         assert len(METRICS[name].labels) == len(labels)
+        if number < 0:
+            raise ValueError(f"{name} goes down by {-number}")
         if number:
             with self._lock:
                 self._counted[name, labels] += number  # type: ignore[assignment]

@@ -8,6 +8,7 @@ from mmap import mmap
 from threading import Lock
 
 from kvctl.connector.pool import Pool
+from kvctl.connector.receipt import Got
 from kvctl.connector.scratch import ScratchPool
 from kvctl.connector.seal import clear
 from kvctl.connector.tier_counts import Counts
@@ -16,7 +17,7 @@ from kvctl.connector.tier_jobs import Done
 from kvctl.connector.tier_learning import Learning
 from kvctl.connector.tier_restore import Chunk, Restore, Spot
 
-BATCH = 16 << 20  # bytes of one GET: enough for every connection, few enough to see whether it gets on
+BATCH = 16 << 20  # bytes of one GET, and a chunk for every connection: few enough to see whether it gets on
 AHEAD = 5.0  # seconds for a batch that nobody waits for yet
 
 
@@ -45,10 +46,16 @@ class Residents:
 
 
 class Loader:
-    """Thread-safe; every method may take until its deadline. `ahead`: bytes that may be held for queued requests."""
+    """Thread-safe; every method may take until its deadline.
 
-    def __init__(self, pool: Pool, learning: Learning, counts: Counts, residents: Residents, ahead: int) -> None:
+    `ahead`: bytes that may be held for queued requests; `connections`: how many the pool has to a store.
+    """
+
+    def __init__(
+        self, pool: Pool, learning: Learning, counts: Counts, residents: Residents, ahead: int, connections: int
+    ) -> None:
         self._residents = residents
+        self._connections = connections
         self._pool = pool
         self._learning = learning
         self._counts = counts
@@ -75,7 +82,7 @@ class Loader:
     def _run(self, restore: Restore, group: int, run: Sequence[Chunk]) -> list[Chunk]:
         """Of consecutive chunks, those before the first that did not come in time."""
         loaded: list[Chunk] = []
-        step = max(BATCH // restore.shape.row, 1)
+        step = max(BATCH // restore.shape.row, self._connections)
         tokens = restore.shape.tokens[group]
         first = run[0].spot.position * tokens
         for at in range(0, len(run), step):
@@ -96,12 +103,15 @@ class Loader:
         wants = [(chunk.spot.position, chunk.row) for chunk in missing]
         chain = restore.chain(group)
         results = self._pool.get_into(restore.grant.lease, chain, wants, until)
+        over = time.monotonic() >= until
         bad = set()
         for chunk, result in zip(missing, results, strict=True):
             if not result.hit:
                 clear(chunk.row)
                 bad.add(chunk.spot)
-                self._counts.add("kvctl_tier_failed_chunks", 1, result.status)
+                # Of a store that gave nothing at all in time the pool knows only that nothing came.
+                late = over and result.status is Got.LOST
+                self._counts.add("kvctl_tier_failed_chunks", 1, Got.LATE if late else result.status)
         self._counts.add("kvctl_tier_read_bytes", sum(result.length for result in results))
         positions = [chunk.spot in bad for chunk in batch]
         return list(batch[: positions.index(True)] if True in positions else batch)
@@ -120,8 +130,7 @@ class Loader:
         self, restore: Restore, chunks: Sequence[Chunk], loaded: Sequence[Chunk], size: int, seconds: float
     ) -> None:
         """What the learning and the counters learn from a load."""
-        waited = time.monotonic() - (restore.waiting_since or time.monotonic())
-        restore.waiting_since = None
+        waited = restore.waited(time.monotonic())
         self._counts.add("kvctl_tier_wait_seconds", waited)
         if len(loaded) < len(chunks):
             restore.missed.add(Miss.FAILED)
@@ -148,7 +157,7 @@ class Loader:
             first = next((at for at in range(run) if restore.engine_hash(Spot(group, at)) not in self._residents), run)
             if first == run or not restore.decide(Spot(group, first)):
                 continue
-            step = max(BATCH // row, 1)
+            step = max(BATCH // row, 1)  # nobody waits, and less fits into the memory for it
             for at in range(first, run, step):
                 positions = range(at, min(at + step, run))
                 if restore.polled or restore.over.is_set() or not self._reserve(len(positions) * row):

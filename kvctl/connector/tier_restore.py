@@ -144,10 +144,13 @@ class Restore:
             return Answer.MISS if self._load else self._miss(now)
         return Answer.HIT if self._decide(spot) else self._miss(now)
 
+    def waited(self, now: float) -> float:
+        """Seconds that the engine has waited for a store until now; it waits no more."""
+        since, self.waiting_since = self.waiting_since, None
+        return 0.0 if since is None else max(now - since, 0.0)
+
     def _miss(self, now: float) -> Answer:
-        if self.waiting_since is not None:
-            self.lost += now - self.waiting_since
-            self.waiting_since = None
+        self.lost += self.waited(now)
         return Answer.MISS
 
     def _unanswered(self, now: float) -> Answer:
@@ -189,7 +192,8 @@ class Restore:
         return spot.position < len(there) and there[spot.position]
 
     def _decide(self, spot: Spot) -> bool:
-        if self._load is None and self.waiting_since is None:
+        # Also where it was decided before, to fetch ahead: from now on the engine waits for what is not here yet.
+        if self.waiting_since is None:
             self.waiting_since = time.monotonic()
         if not self.decide(spot):
             self.close(Miss.SLOWER)

@@ -46,7 +46,9 @@ class Tier:
             options.pool_map(), Identity.load(options.identity), timeout=5.0, connections=options.connections
         )
         self._residents = Residents(rows)
-        self._loader = Loader(self._pool, self.learning, self.counts, self._residents, options.prefetch_bytes)
+        self._loader = Loader(
+            self._pool, self.learning, self.counts, self._residents, options.prefetch_bytes, options.connections
+        )
         self._lineage = Lineage(self._pool, self.counts)
         self._storer = Storer(self._pool, self._lineage, self.learning, self.counts, options.store_deadline_ms / 1000)
         self._warmer = Warmer(self._pool, lambda: self._leases.held, shape.row)
@@ -235,10 +237,7 @@ class Tier:
     def _find(self, restore: Restore, grant: Grant) -> None:
         deadline = time.monotonic() + self._options.deadline_ms / 1000
         before = trouble(self._pool)
-        found = {
-            group: self._pool.has(grant.lease, restore.chain(group), 0, self._options.lease_ms, deadline)
-            for group in self._shape.tokens
-        }
+        found = {group: self._has(restore, grant, group, deadline) for group in self._shape.tokens}
         breakers = {name: told["breaker"] for name, told in self._pool.stat().items()}
         states = set(breakers.values())
         well = states == {State.CLOSED} and trouble(self._pool) == before
@@ -247,6 +246,16 @@ class Tier:
             restore.absence = Miss.UNSERVED
         restore.reachable = states != {State.OPEN}
         restore.put_found(found)
+
+    def _has(self, restore: Restore, grant: Grant, group: int, deadline: float) -> list[bool]:
+        """Which chunks of a group are there; leases are for those that would be loaded: stores read them ahead."""
+        chain = restore.chain(group)
+        here = (at for at in range(len(chain)) if restore.engine_hash(Spot(group, at)) not in self._residents)
+        first = next(here, len(chain))
+        head = self._pool.has(grant.lease, chain[:first], 0, 0, deadline) if first else []
+        if first == len(chain):
+            return head
+        return head + self._pool.has(grant.lease, chain, first, self._options.lease_ms, deadline)
 
     def _grant(self, restore: Restore) -> Grant | Miss:
         if restore.grant is None:

@@ -173,8 +173,8 @@ def _seconds(at: str) -> float:
 
 # --- services -------------------------------------------------------------------------------------------------------
 def create(ctl: Controller, who: Principal, p: AccountCreate) -> dict[str, Any]:
-    """A new account. `link` is in this answer and nowhere else. The first account of a site may go without roles: it
-    administers accounts and operates."""
+    """A new account. `link`, a path below `console`, is in this answer and nowhere else. The first account of a site
+    may go without roles: it administers accounts and operates."""
     rules.check_name(p.name)
     with ctl.books.deciding() as db:
         rules.check_absent(state.account(db, p.name))
@@ -198,7 +198,7 @@ def _text(at: datetime | None) -> str | None:
 def _linked(ctl: Controller, name: str) -> dict[str, str | None]:
     token = Secrets(ctl.directory).new_link(name, now=time.time())
     end = datetime.now(UTC) + timedelta(seconds=LINK_SECONDS)
-    return {"link": Accounts.link(token), "link_until": _text(end)}
+    return {"link": Accounts.link(token), "link_until": _text(end), "console": ctl.console}
 
 
 def change(ctl: Controller, who: Principal, p: AccountChange) -> dict[str, Any]:

@@ -15,14 +15,11 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kvctl.controller import runs
 from kvctl.fleet.remote import journal
 from kvctl.types.errors import KvctlError, LockedError, RefusedError
-
-if TYPE_CHECKING:
-    from kvctl.controller.site import Site
 
 FOLDER = "acts"
 Ending = tuple[dict[str, Any], str]  # what the event says, and its outcome
@@ -38,6 +35,16 @@ class Ledger(Protocol):
 
     def note(self, kind: str, data: Mapping[str, Any], outcome: str = "ok") -> bool:
         """The same of what has happened already: False, and said to whoever watches, when it cannot be recorded."""
+
+
+class Scene(Protocol):
+    """Whose state has the files of changes under way, and in whose log they go: a site's."""
+
+    @property
+    def directory(self) -> Path: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
 
 
 class NoLedger:
@@ -76,7 +83,7 @@ def must(ledger: Ledger, kind: str, data: Mapping[str, Any], outcome: str = "ok"
 
 
 @contextlib.contextmanager
-def acting(site: Site, noun: str, ident: str, data: Mapping[str, Any], *, begun: str = "started") -> Iterator[Act]:
+def acting(site: Scene, noun: str, ident: str, data: Mapping[str, Any], *, begun: str = "started") -> Iterator[Act]:
     """`<noun>.<begun>` is in the log before the block, `<noun>.ended` when it is over.
 
     `data` names the nodes under "nodes". An error KV-CTL-070 before the block when that cannot be recorded; LockedError
@@ -116,7 +123,7 @@ def parts(noun: str, begun: str, data: Mapping[str, Any]) -> Iterator[tuple[str,
     yield f"{noun}.{begun}", {**data, "nodes": list(nodes[:NAMED]), "nodes_total": len(nodes)}
 
 
-def end(site: Site, path: Path, noun: str, ident: str, act: Act) -> None:
+def end(site: Scene, path: Path, noun: str, ident: str, act: Act) -> None:
     told: Ending | None = (act.how, act.outcome)
     if noun == "run":
         told = of_run(site.directory, ident, otherwise=told)

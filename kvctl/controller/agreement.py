@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller.books import BATCH
+from kvctl.ledger.log import Log
+from kvctl.ledger.verify import Report, verify
 from kvctl.state.appliers import APPLIERS
 from kvctl.state.governance import SHIPPED, Connection, GovernanceState, rows
 from kvctl.types.chunks import Scope
-from kvctl.types.errors import KvctlError
+from kvctl.types.errors import KvctlError, RefusedError
 
 if TYPE_CHECKING:
     from kvctl.controller.core import Controller
@@ -18,6 +20,27 @@ QUICK = 10_000  # events that are applied again while somebody waits for the ans
 LISTED = 1000  # rows of one answer: where a table is not the log's at all, more say nothing new
 LONGEST = 300  # characters of a row that is shown
 Problem = dict[str, Any]
+LOST = "it is not in the key store, and no destruction of it is on record"
+# Keys that must be there. A backup that was put back leaves out those that were destroyed after it.
+KEPT = """SELECT tenant, domain, epoch FROM epochs WHERE destroying_at IS NULL AND destroyed_at IS NULL
+    AND created_at >= (SELECT coalesce(max(ts), TIMESTAMP '1970-01-01') FROM events
+    WHERE kind = 'backup.restored') ORDER BY ALL"""
+PSEUDONYMS = """SELECT t.tenant, e.data->>'subject_fingerprint' AS fingerprint FROM tenants t
+    JOIN events e ON e.kind = 'tenant.created' AND e.tenant = t.tenant
+    WHERE t.state NOT IN ('offboarding', 'offboarded') ORDER BY ALL"""
+
+
+def reported(ctl: "Controller", log: Log, since: str | None = None) -> tuple[Report, str]:
+    """A log's verification up to its newest entry, and its checkpoint.
+
+    Its files are looked at once before: a new checkpoint puts others in the place of the newest, and what was done to
+    those would be gone without a word.
+    """
+    before = verify(log.directory, log.origin, ctl.books.identity.public)
+    checkpoint = log.checkpoint()
+    if not before.sound:
+        return before, checkpoint
+    return verify(log.directory, log.origin, ctl.books.identity.public, since), checkpoint
 
 
 def disagreements(ctl: "Controller", *, whole: bool = True) -> list[Problem]:
@@ -93,9 +116,11 @@ def _text(row: dict[str, Any]) -> str:
 # --- the key store --------------------------------------------------------------------------------------------------
 def keys_unlike(ctl: "Controller", *, destroyed: bool) -> list[Problem]:
     """What is wrong with the key store's files: with `destroyed`, keys that are to be gone and are there; without, keys
-    that are shared, that do not open, and that are not the ones which were made."""
+    that are shared, that do not open, that are not the ones which were made, and that are gone without a record."""
     with ctl.books.deciding() as db:
         epochs = rows(db, "SELECT tenant, domain, epoch, destroyed_at FROM epochs")
+        kept = rows(db, KEPT)
+        pseudonyms = rows(db, PSEUDONYMS)
         made = {
             (str(row["tenant"]), str(row["domain"]), str(row["epoch"])): row["fingerprint"]
             for row in rows(
@@ -108,7 +133,8 @@ def keys_unlike(ctl: "Controller", *, destroyed: bool) -> list[Problem]:
     if destroyed:
         gone = [_scope(row) for row in epochs if row["destroyed_at"] is not None]
         return [_key(scope, "it was destroyed, and is in the key store") for scope in gone if scope in there]
-    return list(_wrong_keys(ctl, there, made))
+    lost = [_key(scope, LOST) for scope in map(_scope, kept) if scope not in there]
+    return [*_wrong_keys(ctl, there, made), *lost, *_wrong_pseudonyms(ctl, pseudonyms)]
 
 
 def _wrong_keys(ctl: "Controller", there: set[Scope], made: dict[tuple[str, str, str], Any]) -> Iterator[Problem]:
@@ -125,6 +151,19 @@ def _wrong_keys(ctl: "Controller", there: set[Scope], made: dict[tuple[str, str,
         was = made.get((scope.tenant, scope.domain, scope.epoch.hex()))
         if was not in (None, print_):
             yield _key(scope, "it is not the key that was made for this epoch")
+
+
+def _wrong_pseudonyms(ctl: "Controller", tenants: list[dict[str, Any]]) -> Iterator[Problem]:
+    for row in tenants:
+        tenant, was = str(row["tenant"]), row["fingerprint"]
+        problem = {"place": f"key store: {tenant}, pseudonyms", "idx": None, "tenant": tenant}
+        try:
+            if was not in (None, ctl.keystore.subject_fingerprint(tenant)):
+                yield problem | {"what": "it is not the key that was made for this tenant"}
+        except RefusedError:
+            yield problem | {"what": LOST}
+        except KvctlError as error:
+            yield problem | {"what": f"{error.code}: {error.what}"}
 
 
 def _scope(row: dict[str, Any]) -> Scope:

@@ -33,11 +33,14 @@ if TYPE_CHECKING:
 TO_DECIDE = timedelta(hours=24)
 TO_EXECUTE = timedelta(hours=24)
 STATES = ("pending", "approved", "rejected", "expired", "executed", "aborted")
+MOST = 100_000  # requests in one answer
+OPEN = ("pending", "approved")  # states in which a vote may lapse; what has ended keeps the votes it ended with
 
 # Kind of request -> the module that lists how it is carried out, in EXECUTE.
 EXECUTORS: dict[str, str] = {
     "hold.lift": "kvctl.controller.holds",
     "policy.apply": "kvctl.controller.policies",
+    "store.destroyed": "kvctl.controller.destroyed",
     "tier.move": "kvctl.controller.moves",
 }
 
@@ -233,19 +236,29 @@ def executor(kind: str) -> Executor:
 def ls(ctl: "Controller", who: Principal, p: ApprovalList) -> dict[str, Any]:
     if p.state is not None and p.state not in STATES:
         raise UsageError("KV-APP-013", f"{p.state!r} is no state of a request", fix=", ".join(STATES))
+    if not 1 <= p.limit <= MOST:
+        raise UsageError("KV-APP-015", "that many requests are not listed", fix=f"a limit of 1 to {MOST}")
     expire(ctl)
     with ctl.books.state.reading() as db:
-        return {"schema": "kvctl.approve.ls/1", "approvals": table.listed(db, p.state, p.tenant, p.limit)}
+        found = table.listed(db, p.state, p.tenant, p.limit)
+        for row in found:
+            if row["state"] in OPEN:
+                row["yes"] = load(db, row["id"]).yes
+        return {"schema": "kvctl.approve.ls/1", "approvals": found}
 
 
 def show(ctl: "Controller", who: Principal, p: ApprovalNamed) -> dict[str, Any]:
-    """All there is about a request: what a voter must see before voting."""
+    """All there is about a request: what a voter must see before voting. `yes`: votes for it that count."""
     expire(ctl)
     with ctl.books.state.reading() as db:
-        content = load(db, p.approval).content
+        found = load(db, p.approval)
         row = table.find(db, p.approval) or {}
         given, history = table.votes(db, p.approval), table.history(db, p.approval)
-    return {"schema": "kvctl.approve.show/1", **row, "payload": content, "votes": given, "history": history}
+    void = found.void if found.state in OPEN else frozenset()
+    votes = [{**vote, "counts": vote["voter"] not in void} for vote in given]
+    yes = sum(vote["counts"] and vote["decision"] == "yes" for vote in votes)
+    about = {**row, "payload": found.content, "yes": yes, "votes": votes, "history": history}
+    return {"schema": "kvctl.approve.show/1", **about}
 
 
 def _later(at: str, delta: timedelta) -> str:

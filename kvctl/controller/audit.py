@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import export, packs
-from kvctl.controller.agreement import QUICK, disagreements
+from kvctl.controller.agreement import QUICK, disagreements, reported
 from kvctl.controller.checks import checks, pack_named
 from kvctl.controller.checks import packs as known_packs
 from kvctl.controller.checks import run as judge
@@ -17,7 +17,6 @@ from kvctl.controller.clock import now
 from kvctl.controller.policies import moment
 from kvctl.ledger.log import Log
 from kvctl.ledger.note import verifier_key
-from kvctl.ledger.verify import verify as verify_log
 from kvctl.state import audit as state
 from kvctl.types.errors import UsageError
 from kvctl.types.events import Event
@@ -52,7 +51,8 @@ def log(ctl: "Controller", who: Principal, p: AuditLog) -> dict[str, Any]:
         ctl.books.commit(who, [Event("audit.read", shown, p.tenant)])
     with ctl.books.state.reading() as db:
         found = state.events(db, **asked)
-    return {"schema": "kvctl.audit.log/1", "size": ctl.books.log.size, "events": found}
+    size = ctl.books.log.size if who.tenant is None else None  # how much the others do is not a tenant's to know
+    return {"schema": "kvctl.audit.log/1", "size": size, "events": found}
 
 
 def verify(ctl: "Controller", who: Principal, p: AuditVerify) -> dict[str, Any]:
@@ -62,8 +62,7 @@ def verify(ctl: "Controller", who: Principal, p: AuditVerify) -> dict[str, Any]:
     control log, `all` or, behind QUICK events, `events`; a pack always compares all.
     """
     books, ledger = ctl.books, log_named(ctl, p.log)
-    checkpoint = ledger.checkpoint()
-    report = verify_log(ledger.directory, ledger.origin, books.identity.public, p.since)
+    report, checkpoint = reported(ctl, ledger, p.since)
     problems = [{"place": one.place, "what": one.what, "idx": one.index} for one in report.problems]
     whole = ledger.size <= QUICK
     problems += disagreements(ctl, whole=whole) if report.sound and p.log == "control" else []

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import datalog
+from kvctl.controller.destroyed import declare
 from kvctl.controller.stores import StoreAddress, ask
 from kvctl.state import catalogue as table
 from kvctl.types.errors import KvctlError, UnreachableError, UsageError
@@ -202,10 +203,11 @@ def compare(ctl: Controller, store: str) -> dict[str, Any]:
             table.add_comparison(db, store, _now(), found)
             table.reconcile(db, store, _now())
     counts = {
-        "catalogued": found.catalogued, "found": found.found, "untracked": found.untracked, "missing": found.missing
+        "catalogued": found.catalogued, "found": found.found, "untracked": found.untracked, "missing": found.missing,
+        "unlike": found.unlike,
     }  # fmt: skip
     ctl.books.commit(SYSTEM, [Event("inventory.compared", {"store": store, **counts})])
-    return {"store": store, "state": "ok", **counts, "finding": found.untracked > 0}
+    return {"store": store, "state": "ok", **counts, "finding": found.untracked + found.unlike > 0}
 
 
 def compare_all(ctl: Controller) -> list[dict[str, Any]]:
@@ -243,4 +245,4 @@ def sync_now(ctl: Controller, who: Principal, p: StoreNamed) -> dict[str, Any]:
     return {"schema": "kvctl.store.sync/1", "stores": [sync(ctl, name) for name in names]}
 
 
-SERVICES: dict[str, Service] = {"store.ls": ls, "store.sync": sync_now}
+SERVICES: dict[str, Service] = {"store.destroyed": declare, "store.ls": ls, "store.sync": sync_now}

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from kvctl.controller.kept import kept
 from kvctl.controller.observe import Observation, observe
 from kvctl.controller.site import Site
 from kvctl.fleet.checks.run import run_checks
@@ -49,7 +50,9 @@ def judge(
     # Pairs need both ends: a node that is not asked for now is judged against what it last said.
     facts = {n: f for n, f in previous.items() if inventory.node(n)} | seen.facts
     today = datetime.now(UTC).date()
-    findings = run_checks(inventory, facts, today=today, previous=previous, switches=switches or None)
+    findings = run_checks(
+        inventory, facts, today=today, previous=previous, switches=switches or None, certificates=kept(site)
+    )
     # What is said of a switch belongs to no node of the inventory and is kept.
     mine = tuple(f for f in findings if f.node in seen.facts or not inventory.node(f.node))
     return CheckReport(

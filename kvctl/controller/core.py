@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kvctl.controller import settings as settings_file
 from kvctl.controller.authorize import authorize
 from kvctl.controller.books import Books
+from kvctl.controller.listening import url
 from kvctl.controller.services import service
 from kvctl.controller.settings import ControllerSettings
 from kvctl.types.errors import KvctlError, RefusedError, UsageError
@@ -34,6 +35,7 @@ class Controller:
         self.settings_trouble: KvctlError | None = None
         self.books = books
         self.schedule: Schedule | None = None  # of a kvctld; None in a process that lives for one call
+        self.listens = ""  # where this process has its https side: https://HOST:PORT
 
     @property
     def settings(self) -> ControllerSettings:
@@ -55,6 +57,11 @@ class Controller:
     @settings.setter
     def settings(self, settings: ControllerSettings) -> None:
         self._read = settings, self._read[1]
+
+    @property
+    def console(self) -> str:
+        """Where a browser finds the console, as far as this controller can tell: as it listens, or is set to."""
+        return self.listens or (url(self.settings.https.listen) if self.settings.https else "")
 
     @property
     def directory(self) -> Path:

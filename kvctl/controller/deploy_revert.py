@@ -4,18 +4,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvctl.controller import deploy_gateway, deploy_serving
+from kvctl.controller import settings as settings_file
 from kvctl.controller.connectors import forget, tell_stores
 from kvctl.controller.deploy_steps import Work, machine, plan_of
 from kvctl.controller.observe import observe
 from kvctl.controller.provision import OnEvent, provision
 from kvctl.controller.site import Site
 from kvctl.fleet.inventory.model import Node
+from kvctl.types.errors import RefusedError
 from kvctl.types.facts import NodeFacts
 from kvctl.types.plans import Change, Plan
 
 SECTIONS = {"serving": "connectors", "gateway": "gateways"}
 ROLES = {"serving": deploy_serving.ROLE, "gateway": deploy_gateway.ROLE}
 SUFFIX = {"serving": "engine", "gateway": "gateway"}
+
+
+def check_reach(site: Site, what: str, nodes: Sequence[Node]) -> None:
+    """RefusedError KV-DEP-026 when engines would stay behind whose caches nobody could flush: that is the gateway's."""
+    if what != "gateway":
+        return
+    about = settings_file.read(site.directory, site=site.inventory.site.name)
+    left = [node.name for node in nodes if f"{node.name}-{SUFFIX['serving']}" in about.connectors]
+    if left:
+        raise RefusedError(
+            "KV-DEP-026", f"engines would stay without a gateway: {', '.join(left)}",
+            why="what they cached could not be reached by an erasure any more",
+            fix=f"kvctl deploy serving --revert --limit {','.join(left)}, then the gateway",
+        )  # fmt: skip
 
 
 def revert_plan(site: Site, what: str, nodes: Sequence[Node], facts: dict[str, NodeFacts]) -> Plan:
@@ -30,8 +46,9 @@ def revert(site: Site, what: str, nodes: Sequence[Node], *, on_event: OnEvent, c
 
     The controller forgets it first: from then on there is no lease and no snapshot for it, whether its node answers
     or not. "reverted" is empty unless the run on the nodes ended well. UnreachableError of a store that is to be told
-    comes when that run is over.
+    comes when that run is over. RefusedError KV-DEP-026 as `check_reach` raises it.
     """
+    check_reach(site, what, nodes)
     for node in nodes:
         forget(site, f"{node.name}-{SUFFIX[what]}", SECTIONS[what])
     seen = observe(site, nodes)

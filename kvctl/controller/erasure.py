@@ -20,8 +20,8 @@ from kvctl.controller.clock import now
 from kvctl.controller.holds import HEX16, push_holds, require_tenant, subject_of
 from kvctl.controller.policies import moment
 from kvctl.controller.snapshots import published
-from kvctl.govern.erasure import DAYS, LONGEST, MOST, AtStore, Scope, not_covered, receipt
-from kvctl.state import erasures, holds, tenants
+from kvctl.govern.erasure import DAYS, LONGEST, MOST, AtStore, Scope, not_covered, receipt, wait
+from kvctl.state import catalogue, erasures, holds, tenants
 from kvctl.state import records as backups
 from kvctl.state.governance import Connection
 from kvctl.types.errors import UsageError
@@ -103,7 +103,7 @@ def _would(ctl: Controller, scope: Scope) -> dict[str, Any]:
         found = erasures.copies(db, asdict(scope), now())
         held = [row["id"] for row in holds.in_force(db, now(), scope.tenant) if scope.meets(row)]
         keys = tenants.epochs(db, scope.tenant, scope.domain) if scope.by_key else []
-        stores = [AtStore(name) for name in sorted(ctl.settings.stores)]
+        stores = [AtStore(name) for name in sorted(ctl.settings.stores)] + no_more(ctl, db, scope, now())
         engines = [{"engine": f"{n}/*", "answered": True, "why": ""} for n in sorted(ctl.settings.gateways)]
         unknown = erasures.without_user(db, scope.tenant)
         return {
@@ -139,11 +139,13 @@ def _run(ctl: Controller, who: Principal, erasure: str) -> dict[str, Any]:
         kept_at_stores = bool(holds.in_force(db, now(), scope.tenant))
         found = erasures.copies(db, asdict(scope), since)
         unknown = sorted(set(erasures.holders(db, asdict(scope), since)) - set(ctl.settings.stores))
+        lost = no_more(ctl, db, scope, since)
     keys, kept = erasing.destroy_keys(ctl, who, scope, since, held)
     if keys:
         published(ctl)
     # The catalogue has copies at a store that is in the settings no longer: nobody was asked, so they count as there.
     stores = [AtStore(name, error="it is not in the controller's settings: nothing was asked") for name in unknown]
+    stores += lost
     for name in sorted(ctl.settings.stores):
         if kept_at_stores and not pushed.get(name, {"ok": False})["ok"]:
             # It might erase what a hold keeps.
@@ -165,14 +167,34 @@ def _run(ctl: Controller, who: Principal, erasure: str) -> dict[str, Any]:
             backups=backups.backups(db, now()), holds=[hold["id"] for hold in held],
             unknown_users=erasures.without_user(db, scope.tenant), versions=erasures.policy_versions(db, scope.tenant),
         )  # fmt: skip
-    return _end(ctl, who, erasure, scope, made)
+        away = unknown + [name for name in sorted(ctl.settings.stores) if not reached(db, name)]
+    return _end(ctl, who, erasure, scope, made, away)
 
 
-def _end(ctl: Controller, who: Principal, erasure: str, scope: Scope, made: dict[str, Any]) -> dict[str, Any]:
+def no_more(ctl: Controller, db: Connection, scope: Scope, since: str) -> list[AtStore]:
+    """Stores that had something of it and were declared destroyed. One that is in the settings again is asked."""
+    declared = erasures.declared(db)
+    names = sorted(set(erasures.lost(db, asdict(scope), since)) - set(ctl.settings.stores))
+    return [
+        AtStore(name, destroyed=f"destroyed, declared by {' and '.join((one['declared_by'], *one['agreed_by']))}")
+        for name in names
+        for one in [declared[name]]
+    ]
+
+
+def reached(db: Connection, store: str) -> bool:
+    """Whether it answered when it was last asked."""
+    known = catalogue.source(db, store)
+    return known is not None and known.state == "ok"
+
+
+def _end(
+    ctl: Controller, who: Principal, erasure: str, scope: Scope, made: dict[str, Any], away: list[str]
+) -> dict[str, Any]:  # fmt: skip
     state = made["outcome"]
     if state == "open":
         why = [f"{s['store']}: {s['error'] or 'still there'}" for s in made["stores"] if not s["done"]]
-        data = {"erasure": erasure, "why": [line[:LONGEST] for line in why[:MOST]]}
+        data = {"erasure": erasure, "why": [line[:LONGEST] for line in why[:MOST]], "away": away[:MOST]}
         ctl.books.commit(who, [Event("erasure.attempted", data, scope.tenant, "failed")])
         return {"outcome": state, "why": why, "receipt": made, "receipt_index": None}
     kind = "erasure.restricted" if state == "restricted" else "erasure.closed"
@@ -183,17 +205,29 @@ def _end(ctl: Controller, who: Principal, erasure: str, scope: Scope, made: dict
     return {"outcome": state, "why": [], "receipt": made, "receipt_index": recorded.index}
 
 
-def resume_erasures(ctl: Controller) -> list[dict[str, Any]]:
-    """Go on with every erasure that is open, and with those restricted by holds that are over."""
+def resume_erasures(ctl: Controller, at: datetime | None = None) -> list[dict[str, Any]]:
+    """Go on with every erasure that is open, and with those restricted by holds that are over, when they are due.
+
+    That is `wait` after their last try, or at once when a store that was away then is back or was declared destroyed.
+    """
     with ctl.books.state.reading() as db:
-        waiting = erasures.unfinished(db)
         held = holds.in_force(db, now())
+        waiting = [row for row in erasures.unfinished(db) if _due(ctl, db, row, at or datetime.now(UTC))]
     done = []
     for row in waiting:
         scope = scope_of(row)
         if row["outcome"] == "open" or not any(scope.meets(hold) for hold in held):
             done.append({"erasure": row["id"], **run(ctl, SYSTEM, str(row["id"]))})
     return done
+
+
+def _due(ctl: Controller, db: Connection, row: dict[str, Any], at: datetime) -> bool:
+    count, last, away = erasures.attempts(db, str(row["id"]), row["receipt_idx"])
+    if not last or at >= datetime.fromisoformat(last) + wait(count):
+        return True
+    gone = erasures.declared(db)
+    known = ctl.settings.stores
+    return any(reached(db, one) if one in known else one in gone and last < gone[one]["at"] for one in away)
 
 
 # --- looking --------------------------------------------------------------------------------------------------------

@@ -65,6 +65,10 @@ class KeyStore:
         """ROOT_BYTES. Raises as `root` does."""
         return self._read(_subject_file(check_name(tenant)))
 
+    def subject_fingerprint(self, tenant: str) -> str:
+        """The same of the key behind a tenant's pseudonyms."""
+        return _digest(self.subject_key(tenant))[:16].hex()
+
     def destroy_subject(self, tenant: str) -> str:
         """Raises and answers as `destroy` does. From then on nobody can say whose a pseudonym was."""
         return self._destroy(_subject_file(check_name(tenant)))

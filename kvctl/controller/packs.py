@@ -46,15 +46,21 @@ class Made:
 def make(ctl: "Controller", who: Principal, pack: Pack, tenant: str | None) -> Made:
     """Judge, gather, prove and write. With a tenant, its own rows and events alone, and not the whole log."""
     at = now()
-    outcomes = [_of_tenant(one, tenant) for one in run(ctl, [c for c in checks() if pack.pack in c.controls])]
+    wanted = [check for check in checks() if pack.pack in check.controls]
+    outcomes = run(ctl, wanted, tenant=tenant)
     files: dict[str, bytes] = {}
     for one in outcomes:
-        files |= check_files(one)
+        files |= check_files(one, tenant)
     evidence = proved(ctl, tenant)
     files |= evidence
     if tenant is None:
         files |= log_files(ctl.books.log, "control") | log_files(ctl.books.data.open(), "data")
     about = summary(ctl, who, pack, tenant, at, outcomes)
+    about["left_out"] = [
+        {"id": check.id, "title": check.title, "why": check.whole_site}
+        for check in wanted
+        if tenant and check.whole_site
+    ]
     files["pack.json"] = json.dumps(about, indent=2, ensure_ascii=False).encode()
     files["report.html"] = report(pack, about, outcomes, sum(name.endswith(".tlog-proof") for name in evidence))
     origins = (ctl.books.log.origin, ctl.books.data.origin)
@@ -71,26 +77,23 @@ def make(ctl: "Controller", who: Principal, pack: Pack, tenant: str | None) -> M
     return Made(name, data, hashlib.sha256(data).hexdigest(), outcomes)
 
 
-def _of_tenant(one: Outcome, tenant: str | None) -> Outcome:
-    if tenant is None:
-        return one
-    rows = [row for row in one.rows if row.get("tenant") == tenant]  # one that names none may be of another
-    return Outcome(one.check, one.verdict, one.population, one.violations, rows, one.waiver)
-
-
-def check_files(one: Outcome) -> dict[str, bytes]:
+def check_files(one: Outcome, tenant: str | None) -> dict[str, bytes]:
     base = f"checks/{one.check.id}"
     return {
-        f"{base}.sql": sql_text(one.check).encode(),
+        f"{base}.sql": sql_text(one.check, tenant).encode(),
         f"{base}.json": json.dumps(one.document(), indent=2, ensure_ascii=False, default=str).encode(),
         f"{base}.csv": table_csv(one.rows),
     }
 
 
-def sql_text(check: Check) -> str:
+def sql_text(check: Check, tenant: str | None) -> str:
     head = f"-- {check.id}: {check.question}\n-- PASS: {check.rule}\n-- and a population above zero.\n"
     head += f"-- Looked at beside the tables: {check.also}.\n" if check.also else ""
-    return f"{head}\n-- population\n{check.population.strip()};\n\n-- violations\n{check.violations.strip()};\n"
+    if tenant is None:
+        return f"{head}\n-- population\n{check.population.strip()};\n\n-- violations\n{check.violations.strip()};\n"
+    head, own = f"{head}-- $tenant: {tenant}.\n", check.head(tenant)
+    population, violations = (f"{own}\nFROM (\n{sql.strip()}\n);\n" for sql in (check.population, check.violations))
+    return f"{head}\n-- population\n{population}\n-- violations\n{violations}"
 
 
 def proved(ctl: "Controller", tenant: str | None) -> dict[str, bytes]:

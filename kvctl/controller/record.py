@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kvctl.controller import told
 from kvctl.controller.acts import take_up
-from kvctl.state.appliers import APPLIERS
-from kvctl.types.errors import KvctlError, RefusedError, UsageError
+from kvctl.types.errors import KvctlError, RefusedError
 from kvctl.types.events import Event
 from kvctl.types.principals import SYSTEM, Principal
 from kvctl.types.requests import EventRecord
@@ -17,24 +17,29 @@ if TYPE_CHECKING:
     from kvctl.controller.core import Controller, Service
 
 log = logging.getLogger(__name__)
-OTHER_PLANES = ("fleet.", "plan.", "run.", "deploy.", "node.", "bootstrap.", "store.", "controller.")
 
 
 def record(ctl: Controller, who: Principal, p: EventRecord) -> dict[str, Any]:
-    """An event of another plane of this site, from who did it.
+    """An act of a command of this site, as it tells it: under the caller's name, with `told` in its data: whether this
+    state's own files show it.
 
-    UsageError KV-AUD-005 for a kind that is not for others to record: one that tables are made from, above all;
-    RefusedError KV-CTL-073 when it is of another site.
+    UsageError KV-AUD-005 for what no command tells; RefusedError KV-CTL-073 when it is of another site, 075 when the
+    controller knows better: that is on record.
     """
-    if not p.kind.startswith(OTHER_PLANES) or p.kind in APPLIERS:
-        raise UsageError("KV-AUD-005", f"{p.kind} is not for others to record", fix=f"one of {', '.join(OTHER_PLANES)}")
+    told.check_form(p)
     if p.site is not None and p.site != ctl.site:
         raise RefusedError(
             "KV-CTL-073", f"this controller is of the site {ctl.site}", why=f"the event is of {p.site}",
             fix="name the controller of that site: --controller, KVCTL_CONTROLLER",
         )  # fmt: skip
-    (done,) = ctl.books.commit(who, [Event(p.kind, p.data, p.tenant, p.outcome)])
-    return {"schema": "kvctl.event.record/1", "index": done.index}
+    try:
+        data = {**p.data, "told": told.seen(ctl, p)}
+    except RefusedError as refused:
+        about = {"operation": "event.record", "code": refused.code, "kind": p.kind, "why": refused.what}
+        ctl.books.commit(who, [Event("access.denied", about, outcome="denied")])
+        raise
+    (done,) = ctl.books.commit(who, [Event(p.kind, data, outcome=p.outcome)])
+    return {"schema": "kvctl.event.record/1", "index": done.index, "told": data["told"]}
 
 
 class OwnLedger:

@@ -200,5 +200,7 @@ def follow_commits(ctl: Controller, schedule: Schedule) -> None:
             schedule.poke("snapshot")
             schedule.poke("push")
             schedule.poke("holds")
+        if any(event.kind == "store.destroyed" for event in events):
+            schedule.poke("erasures")  # one may wait for it
 
     ctl.books.on_commit.append(told)

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kvctl.connector.signed import sign_text
 from kvctl.connector.snapshotfile import LABEL, write_snapshot
 from kvctl.controller.clock import now
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 FILE = "snapshot.json"
 MOST_WAIT = 30.0  # seconds of one request
+FORGET = ("deploy.forgotten", "service.removed")
 
 Problem = dict[str, str]
 
@@ -123,24 +126,30 @@ def _tenant(
 def get(ctl: Controller, who: Principal, p: SnapshotRequest) -> dict[str, Any]:
     """A gateway asks for one that is newer than `after`; it waits up to `wait` seconds (MOST_WAIT) for one.
 
-    `signed` is the very content of a snapshot file, or None when there is nothing newer.
+    `signed` is the very content of a snapshot file, or None when there is nothing newer. One that is forgotten while it
+    waits gets a last one with no tenant in it: nobody would answer its next question, and it would serve on.
     """
     check_gateway(ctl, who)
-    wait_for_newer(ctl, p.after, min(max(p.wait, 0.0), MOST_WAIT))
+    forgotten = wait_for_newer(ctl, p.after, min(max(p.wait, 0.0), MOST_WAIT), who.name.removeprefix("service:"))
     with ctl.books.deciding() as db:
         number = state.number(db)
-        if number <= p.after:
+        if number <= p.after and not forgotten:
             return {"schema": "kvctl.snapshot.get/1", "number": number, "signed": None, "left_out": []}
         snapshot, problems = build(ctl, db)
+    if forgotten:
+        snapshot, problems = msgspec.structs.replace(snapshot, tenants=()), []
     signed = sign_text(to_text(snapshot), LABEL, ctl.books.identity).decode()
     return {"schema": "kvctl.snapshot.get/1", "number": number, "signed": signed, "left_out": problems}
 
 
-def wait_for_newer(ctl: Controller, number: int, seconds: float) -> None:
-    """Return when there is a newer snapshot than this, or the time is up."""
-    changed, end = threading.Event(), time.monotonic() + seconds
+def wait_for_newer(ctl: Controller, number: int, seconds: float, gateway: str = "") -> bool:
+    """Return when there is a newer snapshot than this, or the time is up; True when the gateway is forgotten."""
+    changed, forgotten, end = threading.Event(), threading.Event(), time.monotonic() + seconds
 
     def told(events: Sequence[Recorded]) -> None:
+        if any(event.kind in FORGET and event.data.get("name") == gateway for event in events):
+            forgotten.set()
+            changed.set()
         if any(event.kind.startswith(state.CONCERNS) for event in events):
             changed.set()
 
@@ -152,6 +161,7 @@ def wait_for_newer(ctl: Controller, number: int, seconds: float) -> None:
             changed.wait(max(0.0, end - time.monotonic()))
     finally:
         ctl.books.on_commit.remove(told)
+    return forgotten.is_set()
 
 
 def check_gateway(ctl: Controller, who: Principal) -> None:

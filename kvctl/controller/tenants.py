@@ -48,6 +48,7 @@ def create(ctl: Controller, who: Principal, p: TenantCreate) -> dict[str, Any]:
         ctl.keystore.create_subject(p.tenant)
         made = [epochs.create(ctl, p.tenant, domain) for domain in p.domains]
         data = {k: v for k, v in dataclasses.asdict(p).items() if k not in ("tenant", "dry_run")}
+        data["subject_fingerprint"] = ctl.keystore.subject_fingerprint(p.tenant)
         ctl.books.commit(who, [Event("tenant.created", data, p.tenant), *made])
         about = _whole(db, p.tenant)
     return {**document, **about, "snapshot": published(ctl), "stores": push(ctl, who)}

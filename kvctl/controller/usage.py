@@ -113,8 +113,17 @@ def show(ctl: Controller, who: Principal, p: UsageShow) -> dict[str, Any]:
                 states.get(name, {"store": name, "state": "never read", "why": "", "seen_at": None})
                 for name in sorted(ctl.settings.stores)
             ],
-            "gateways": [{**never, **known.get(name, {}), "gateway": name} for name in sorted(ctl.settings.gateways)],
+            "gateways": [
+                _gateway(name, {**never, **known.get(name, {})}, who) for name in sorted(ctl.settings.gateways)
+            ],
         }  # fmt: skip
+
+
+def _gateway(name: str, row: dict[str, Any], who: Principal) -> dict[str, Any]:
+    """Its counts are of all tenants together: one of them hears whether the records are whole, and no count."""
+    whole = None if row["lost"] is None else not row["lost"]
+    counts = {} if who.tenant is None else {"records": None, "lost": None}
+    return {**row, **counts, "gateway": name, "whole": whole}
 
 
 def _time(text: str | None) -> str | None:

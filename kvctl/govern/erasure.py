@@ -4,9 +4,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import Any
 
 DAYS = 30  # to answer a request: GDPR, Article 12(3)
+AGAIN, LATEST = timedelta(minutes=4), timedelta(hours=6)  # the first wait is below the interval of the job
 SCHEMA = "kvctl.erasure-receipt/1"
 MOST = 25  # entries of a list in a receipt, which is one entry of the log: 64 KiB; the rest is a number
 NAMED = 3  # holds in one line
@@ -67,13 +69,20 @@ class AtStore:
     known: int = 0  # names that could be probed
     not_reached: list[str] = field(default_factory=list)  # mounts and buckets
     error: str = ""
+    destroyed: str = ""  # declared by whom, when: nobody can be asked
 
     @property
     def done(self) -> bool:
         return not (self.error or self.not_reached or self.present)
 
     def document(self) -> dict[str, Any]:
-        return {**asdict(self), "error": self.error[:LONGEST], "done": self.done}
+        cut = {"error": self.error[:LONGEST], "destroyed": self.destroyed[:LONGEST]}
+        return {**asdict(self), **cut, "done": self.done}
+
+
+def wait(attempts: int) -> timedelta:
+    """Until an erasure that was tried so often is tried again by itself: each try has every engine drop its caches."""
+    return min(AGAIN * 2 ** min(attempts - 1, 16), LATEST) if attempts else timedelta(0)
 
 
 def outcome(stores: Sequence[AtStore], kept_keys: Sequence[str]) -> str:
@@ -118,6 +127,7 @@ def not_covered(
 ) -> list[str]:  # fmt: skip
     """What this erasure did not reach, in words."""
     found = [f"store {s.store}: {s.error[:LONGEST]}; it is tried again" for s in stores if s.error]
+    found += [f"store {s.store}: {s.destroyed[:LONGEST]}; nothing was asked" for s in stores if s.destroyed]
     found += [f"store {s.store}: {place} could not be read" for s in stores for place in s.not_reached]
     named = f"under hold {', '.join(holds[:NAMED])}" if holds else "under a hold"
     found += [f"store {s.store}: {s.held} chunks {named}, which nobody can read" for s in stores if s.held]

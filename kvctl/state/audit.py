@@ -41,13 +41,13 @@ def kinds(db: Connection, wanted: Sequence[str], tenant: str | None, limit: int)
 
 
 def judge(
-    db: Connection, population: str, violations: str, parameters: Mapping[str, Any]
+    db: Connection, population: str, violations: str, parameters: Mapping[str, Any], head: str = ""
 ) -> tuple[int, int, list[dict[str, Any]]]:
-    """How much there is to judge, how many rows violate, and the first LISTED of them."""
-    counted = db.execute(population, _used(population, parameters)).fetchone()
-    given = _used(violations, parameters)
-    total = db.execute(f"SELECT count(*) FROM ({violations})", given).fetchone()  # noqa: S608  a check of the product
-    found = rows(db, f"SELECT * FROM ({violations}) LIMIT {LISTED}", given or ())  # noqa: S608
+    """How much there is to judge, how many rows violate, and the first LISTED of them. `head`: a WITH before both."""
+    counted = db.execute(f"{head} FROM ({population})", _used(head + population, parameters)).fetchone()
+    given = _used(head + violations, parameters)
+    total = db.execute(f"{head} SELECT count(*) FROM ({violations})", given).fetchone()  # noqa: S608  of the product
+    found = rows(db, f"{head} SELECT * FROM ({violations}) LIMIT {LISTED}", given or ())  # noqa: S608
     assert counted is not None
     assert total is not None
     return int(counted[0]), int(total[0]), found

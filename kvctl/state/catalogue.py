@@ -27,6 +27,8 @@ ARRIVING = pa.schema(
 COPY = "tier, tenant, domain, epoch, key"
 SAME = " AND ".join(f"{{0}}.{name} = {{1}}.{name}" for name in COPY.split(", "))
 MOMENT = "make_timestamp(({} * 1e6)::BIGINT)"
+TOLD = f"bytes, subject, model, class, {MOMENT.format('stored')} AS stored_at, {MOMENT.format('expires')} AS expires_at"
+KEPT = ", ".join(f"{{0}}.{name}" for name in ("bytes", "subject", "model", "class", "stored_at", "expires_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ class Difference:
     found: int
     untracked: int  # at the store and not in the catalogue
     missing: int  # in the catalogue and not at the store
+    unlike: int = 0  # in both, and not the same
 
 
 def difference(db: Connection, store: str, before: datetime | None = None) -> Difference:
@@ -247,9 +250,18 @@ def difference(db: Connection, store: str, before: datetime | None = None) -> Di
             ANTI JOIN listed l ON {SAME.format("c", "l")}""",  # noqa: S608
         {"store": store, "before": before},
     )
+    db.execute(
+        f"""CREATE OR REPLACE TEMP TABLE unlike AS SELECT c.id, l.* FROM
+                (SELECT rowid AS id, * FROM chunks WHERE store = $store AND removed_at IS NULL
+                    AND ($before IS NULL OR placed_at < $before)) c
+            JOIN (SELECT {COPY}, {TOLD} FROM listed) l ON {SAME.format("c", "l")}
+            WHERE row({KEPT.format("c")}) IS DISTINCT FROM row({KEPT.format("l")})""",  # noqa: S608
+        {"store": store, "before": before},
+    )
     counted = db.execute(
         """SELECT (SELECT count(*) FROM chunks WHERE store = $store AND removed_at IS NULL),
-                  (SELECT count(*) FROM listed), (SELECT count(*) FROM untracked), (SELECT count(*) FROM missing)""",
+                  (SELECT count(*) FROM listed), (SELECT count(*) FROM untracked), (SELECT count(*) FROM missing),
+                  (SELECT count(*) FROM unlike)""",
         {"store": store},
     ).fetchone()
     assert counted is not None
@@ -257,7 +269,12 @@ def difference(db: Connection, store: str, before: datetime | None = None) -> Di
 
 
 def reconcile(db: Connection, store: str, now: datetime) -> None:
-    """Make the catalogue what `difference` found: what is missing has ended, what is untracked begins."""
+    """Make the catalogue what `difference` found: what is missing has ended, what is untracked begins; of what is
+    unlike, the store is right."""
+    db.execute(
+        """UPDATE chunks SET bytes = u.bytes, subject = u.subject, model = u.model, class = u.class,
+           stored_at = u.stored_at, expires_at = u.expires_at FROM unlike u WHERE chunks.rowid = u.id"""
+    )
     db.execute(
         "UPDATE chunks SET removed_at = ?, removed_why = 'unknown' FROM missing m WHERE chunks.rowid = m.id", [now]
     )
@@ -276,7 +293,7 @@ def add_gap(db: Connection, name: str, boot: str, start: int, stop: int | None, 
 
 
 def add_comparison(db: Connection, store: str, now: datetime, found: Difference) -> None:
-    counts = [found.catalogued, found.found, found.untracked, found.missing]
+    counts = [found.catalogued, found.found, found.untracked + found.unlike, found.missing]
     db.execute("INSERT INTO comparisons VALUES (?, ?, ?, ?, ?, ?)", [store, now, *counts])
 
 

@@ -68,13 +68,14 @@ Scope = Mapping[str, Any]  # tenant, domain, subject, model, stored_from, stored
 # received; what has gone since then counts as well, so that a run that was cut off is told whole. Clocks of stores may
 # be some seconds apart, and what is erased too much is only computed again.
 SINCE = "$since::TIMESTAMP + INTERVAL 5 SECONDS"
-ABOUT = f"""FROM chunks c WHERE c.tenant = $tenant AND ($domain IS NULL OR c.domain = $domain)
+MATCH = f"""FROM chunks c WHERE c.tenant = $tenant AND ($domain IS NULL OR c.domain = $domain)
     AND ($model IS NULL OR c.model = $model) AND coalesce(c.stored_at >= $stored_from::TIMESTAMP, true)
     AND coalesce(c.stored_at < $stored_until::TIMESTAMP, true)
-    AND c.placed_at <= {SINCE} AND (c.removed_at IS NULL OR c.removed_at >= $since::TIMESTAMP - INTERVAL 5 SECONDS)
-    AND ($subject IS NULL OR c.subject = $subject OR (c.class <> 'common' AND EXISTS (
+    AND c.placed_at <= {SINCE} AND ($subject IS NULL OR c.subject = $subject OR (c.class <> 'common' AND EXISTS (
         SELECT 1 FROM lineage l WHERE l.subject = $subject AND l.tenant = c.tenant AND l.domain = c.domain
         AND l.key = c.key)))"""  # noqa: S608
+ABOUT = f"{MATCH} AND (c.removed_at IS NULL OR c.removed_at >= $since::TIMESTAMP - INTERVAL 5 SECONDS)"
+DESTROYED = "destroyed"  # why a copy is gone whose store somebody declared destroyed
 
 
 def _about(scope: Scope, since: str) -> dict[str, Any]:
@@ -127,6 +128,58 @@ def holders(db: Connection, scope: Scope, since: str) -> list[str]:
     return [str(row[0]) for row in found.fetchall()]
 
 
+def lost(db: Connection, scope: Scope, since: str) -> list[str]:
+    """Stores that had any of them and were declared destroyed."""
+    found = db.execute(
+        f"SELECT DISTINCT c.store {MATCH} AND c.removed_why = '{DESTROYED}' ORDER BY ALL",
+        _about(scope, since),
+    )
+    return [str(row[0]) for row in found.fetchall()]
+
+
+def attempts(db: Connection, erasure: str, after: int | None) -> tuple[int, str, list[str]]:
+    """How often it was tried in vain behind an entry of the log, when at last, and which stores were away then."""
+    found = rows(
+        db,
+        """SELECT ts, CAST(data->'away' AS VARCHAR[]) AS away FROM events WHERE kind = 'erasure.attempted'
+           AND (data->>'erasure') = ? AND idx > ? ORDER BY idx""",
+        [erasure, -1 if after is None else after],
+    )
+    if not found:
+        return 0, "", []
+    away: Any = found[-1]["away"]
+    return len(found), str(found[-1]["ts"]), away or []
+
+
+# --- stores that are no more ----------------------------------------------------------------------------------------
+def destroyed(db: Connection, event: Recorded) -> None:
+    """Its copies are gone. Not those that came later: a store of that name that is there again."""
+    db.execute(
+        f"""UPDATE chunks SET removed_at = $at::TIMESTAMP, removed_why = '{DESTROYED}'
+            WHERE store = $store AND removed_at IS NULL AND placed_at <= $at::TIMESTAMP""",  # noqa: S608
+        {"at": event.at, "store": event.data["store"]},
+    )
+
+
+def declared(db: Connection) -> dict[str, dict[str, Any]]:
+    """Stores that were declared destroyed: when, why, by whom and who agreed."""
+    found = rows(db, "SELECT ts, data FROM events WHERE kind = 'store.destroyed' AND outcome = 'ok' ORDER BY idx")
+    return {one["store"]: {**one, "at": row["ts"]} for row in found for one in [json.loads(str(row["data"]))]}
+
+
+def at_store(db: Connection, store: str) -> dict[str, Any]:
+    """What the catalogue has at a store: copies, bytes, tenants, and holds in force of those tenants."""
+    (found,) = rows(
+        db,
+        """SELECT count(*) AS copies, coalesce(sum(bytes), 0)::BIGINT AS bytes, count(DISTINCT tenant) AS tenants,
+             (SELECT coalesce(list(h.id ORDER BY h.id), []) FROM holds h WHERE h.lifted_at IS NULL AND h.tenant IN (
+              SELECT tenant FROM chunks WHERE store = $store AND removed_at IS NULL)) AS holds
+           FROM chunks WHERE store = $store AND removed_at IS NULL""",
+        {"store": store},
+    )
+    return found
+
+
 def anew(db: Connection, store: str, tenant: str, since: str) -> set[tuple[str, str, str]]:
     """Names of what was stored there after the request came: another's by now."""
     found = db.execute(
@@ -174,4 +227,5 @@ def policy_versions(db: Connection, tenant: str) -> dict[str, Any]:
 
 APPLY: dict[str, Apply] = {
     "erasure.received": received, "erasure.flushed": flushed, "erasure.restricted": closed, "erasure.closed": closed,
+    "store.destroyed": destroyed,
 }  # fmt: skip

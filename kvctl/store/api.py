@@ -168,6 +168,12 @@ class Tier(Protocol):
     def read(self, scope: Scope, key: bytes) -> Reading | None:
         """Start reading; None when it is not here. Does not wait for the medium."""
 
+    def fetch(self, scope: Scope, key: bytes) -> int:
+        """Begin to bring a chunk into RAM; its bytes. 0: it is not here, or it would not stay there.
+
+        Does not wait for the medium. Raises NoRoomError.
+        """
+
     def write(self, scope: Scope, record: Record, buffer: Buffer, *, durable: bool, done: Done) -> None:
         """Take a sealed chunk. Readable by `has`, `record` and `read` from now on.
 

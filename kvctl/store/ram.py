@@ -62,16 +62,22 @@ class RamTier:
         self.misses = 0
         self.evicted = 0
 
-    def get(self, scope: Scope, key: bytes) -> RamReading | None:
-        """A reading of the chunk, or None. Counts as a hit or a miss."""
+    def get(self, scope: Scope, key: bytes, *, first: bool = False) -> RamReading | None:
+        """A reading of the chunk, or None. Counts as a hit or a miss.
+
+        `first`: it was brought here for this reader, so that it is a miss, and not yet one that is asked for again.
+        """
         name = (scope, key)
         with self._lock:
             held = self._main.get(name) or self._small.get(name)
             if held is None or self._expired(held.record):
                 self.misses += 1
                 return None
-            self.hits += 1
-            held.hits = min(held.hits + 1, MOST)
+            if first:
+                self.misses += 1
+            else:
+                self.hits += 1
+                held.hits = min(held.hits + 1, MOST)
             return RamReading(held.buffer)
 
     def has(self, scope: Scope, key: bytes) -> bool:

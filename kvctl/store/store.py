@@ -11,6 +11,7 @@ from xxhash import xxh3_128_digest
 
 from kvctl.connector.wire import PutStatus
 from kvctl.store import erasing, listing
+from kvctl.store.ahead import Ahead
 from kvctl.store.api import Buffer, Reading, Record, Scrubbed, State, Tier, Why
 from kvctl.store.buffers import BufferPool
 from kvctl.store.guard import Guard
@@ -65,6 +66,7 @@ class Store:
         self.space = space
         self._clock = clock
         self.guard = guard or Guard()
+        self._ahead = Ahead(ram)
         self._moves = Moves(journals)
         self._lineage = LineageCare(self)
         space.listeners.append(ram.remove)
@@ -75,8 +77,9 @@ class Store:
         self._late: dict[str, int] = {"failed_writes": 0, "quarantined_by_scrub": 0}
 
     def has(self, scope: Scope, keys: Sequence[bytes], lease_ms: int = 0) -> list[bool]:
-        """Which chunks can be read; those that can are protected from eviction for `lease_ms`."""
+        """Which chunks can be read; those that can are protected from eviction for `lease_ms`, and read ahead."""
         present = [False] * len(keys)
+        places: dict[int, Tier] = {}
         frozen = self.guard.frozen.of(scope)
         missing: Sequence[int] = (
             [at for at, key in enumerate(keys) if key not in frozen] if frozen else range(len(keys))
@@ -85,18 +88,21 @@ class Store:
             found = tier.has(scope, [keys[at] for at in missing])
             for at, there in zip(missing, found, strict=True):
                 present[at] = there
+                if there:
+                    places[at] = tier
             missing = [at for at in missing if not present[at]]
             if not missing:
                 break
         if lease_ms:
             self.leases.take(scope, [key for key, there in zip(keys, present, strict=True) if there], lease_ms / 1000)
+            self._ahead.read(scope, ((places[at], keys[at]) for at in sorted(places)))
         return present
 
     def get(self, scope: Scope, key: bytes) -> Reading | None:
         """A chunk on its way, from the fastest place that has it; None is a miss."""
         if key in self.guard.frozen.of(scope):
             return None
-        reading: Reading | None = self.ram.get(scope, key)
+        reading: Reading | None = self.ram.get(scope, key, first=self._ahead.asked(scope, key))
         for tier in self.tiers.values():
             if reading is not None:
                 break
@@ -224,6 +230,7 @@ class Store:
                 **late,
                 **self.space.counters(),
                 **self.guard.deltas.counters(),
+                **self._ahead.counters(),
                 "leases": len(self.leases),
                 "frozen": len(self.guard.frozen),
             },

@@ -22,6 +22,7 @@ class Action:
     hint: str = ""  # a word for the line of hints
     rank: int = 0  # which hints go first when the terminal is narrow, the highest
     changes: bool = False  # hidden and refused while read-only
+    first: bool = False  # done before the next key is looked at: what is typed fast behind it is text, no command
 
     @property
     def label(self) -> str:
@@ -35,7 +36,7 @@ def change(key: str, text: str) -> Action:
 ACTIONS: tuple[Action, ...] = (
     Action("enter,l,right", "open", "what is behind a row", "enter l", "open"),
     Action("escape,h,left", "back", "back; at the top it takes the filter away", "esc h", "back"),
-    Action("slash", "enter('/')", "filter; /!TEXT: rows without it", "/", "filter", rank=1),
+    Action("slash", "enter('/')", "filter; /!TEXT: rows without it", "/", "filter", rank=1, first=True),
     Action("f", "faults", "faults only", hint="faults", rank=2),
     Action("s", "sort", "sort by next column", hint="sort", rank=4),
     Action("S", "turn", "sort the other way"),
@@ -48,7 +49,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("g,home", "move(-10000000)", "first row"),
     Action("G,end", "move(10000000)", "last row"),
     Action("tab", "other", "next table of the page"),
-    Action("colon", "enter(':')", "command: a page's name, or q", ":", "command", rank=7),
+    Action("colon", "enter(':')", "command: a page's name, or q", ":", "command", rank=7, first=True),
     Action("r", "again", "read again now"),
     Action("L", "sign_in", "sign in again"),
     Action("w", "writable", "read-only or writable", hint="write", rank=3),

@@ -55,7 +55,7 @@ class Console(App[None]):
     CSS_PATH = "console.tcss"
     ESCAPE_TO_MINIMIZE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(a.keys, a.name, a.help, show=False) for a in ACTIONS),
+        *(Binding(a.keys, a.name, a.help, show=False, priority=a.first) for a in ACTIONS),
         *(Binding(str(n), f"page('{name}')", name, show=False) for n, name in enumerate(PAGES, 1)),
     ]
 
@@ -294,8 +294,12 @@ class Console(App[None]):
         line = self.query_one("#line", Input)
         line.display = True
         line.value = lead
-        line.focus()
+        self.screen.set_focus(line)
         line.action_end()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Nothing is typed into the line from within it, or from a dialog."""
+        return action != "enter" or not (len(self.screen_stack) > 1 or any(one.display for one in self.query("#line")))
 
     def close_line(self) -> None:
         self.query_one("#line", Input).display = False

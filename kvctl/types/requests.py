@@ -317,6 +317,13 @@ class UsageShow:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreDestroyed:
+    store: str
+    reason: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StoreNamed:
     store: str | None = None
     dry_run: bool = False

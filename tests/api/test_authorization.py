@@ -25,6 +25,7 @@ SAMPLES: dict[str, Any] = {
     "payload_sha256": "00" * 32, "index": 0, "kind": "test.happened", "run": "r-none", "request": "none", "check": "R1",
     "until": "2026-01-01T00:00:00Z",
     "weights": "00" * 32, "tokenizer": "00" * 32, "config": "00" * 32, "licence": "none", "model": "tiny",
+    "store": "none",
 }  # fmt: skip
 HUMAN_ROLES = tuple(role for role in Role if role is not Role.SERVICE)
 

@@ -25,7 +25,7 @@ from kvctl.types.requests import (
     TierPropose,
 )
 from kvctl.types.resources import resource
-from tests.api.rig import PASSWORD, Browser, People, controller
+from tests.api.rig import ORIGIN, PASSWORD, Browser, People, controller
 from tests.controller.policy_site import apply, put_copies
 
 ROOT = Principal("unix:root", frozenset({Role.OPERATOR, Role.ADMIN}), fresh=True)
@@ -393,7 +393,7 @@ def test_what_needs_the_password_again_asks_for_it_and_then_does_it(app):
     wrong = form(browser, "/confirm", operation="account.create", password="not it at all", **again)
     assert wrong.status_code == 401
     done = form(browser, "/confirm", operation="account.create", password=PASSWORD, **again)
-    assert "/join/" in done.text
+    assert f"<pre>{ORIGIN}/join/" in done.text, "the whole link, as this browser reaches the console"
     assert "/join/" not in page(browser, "/access").text
 
 

@@ -218,6 +218,8 @@ def test_https_with_a_certificate_of_the_sites_own(folder: Path):
         with pytest.raises(KvctlError) as caught:
             client.session()
         assert caught.value.code == "KV-API-010"
+        made = kvctld.client.call("account.create", r.AccountCreate("ann", ["viewer"]))
+        assert made["console"] == f"https://127.0.0.1:{kvctld.port}", "where its link leads"
         key = kvctld.directory / "tls" / "ca.key"
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
     finally:

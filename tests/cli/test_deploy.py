@@ -44,3 +44,18 @@ def test_what_a_controllers_address_looks_like(url: str):
     from kvctl.cli.deploy import address_for_nodes
 
     assert address_for_nodes(url) == url
+
+
+@pytest.mark.parametrize("how", ["--dry-run", "--yes"])
+def test_a_gateway_is_not_taken_from_engines_that_stay(kvctl: Kvctl, how: str):
+    kvctl.site.mkdir(parents=True)
+    (kvctl.site / "controller.yaml").write_text(
+        f"connectors: {{gpu1-engine: '{'ab' * 32}'}}\ngateways: {{gpu1-gateway: {{admin: 'unix:/nowhere'}}}}\n"
+    )
+    before = (kvctl.site / "controller.yaml").read_bytes()
+    done = kvctl("deploy", "gateway", "--revert", how, code=ExitCode.REFUSED)
+    assert "KV-DEP-026" in done.stderr
+    assert "kvctl deploy serving --revert --limit gpu1" in done.stderr
+    assert (kvctl.site / "controller.yaml").read_bytes() == before
+    (kvctl.site / "controller.yaml").write_text("gateways: {gpu1-gateway: {admin: 'unix:/nowhere'}}\n")
+    assert "gpu1" in kvctl("deploy", "gateway", "--revert", "--dry-run").stdout

@@ -76,7 +76,7 @@ def test_who_copies_the_master_key_is_on_record(kvctl: Kvctl):
     kvctl("tenant", "create", "acme", "--entity", "Acme", "-i", "inventory.yaml")
     kvctl("controller", "backup", "b.kvbackup", "--with-master-key", "m.key")
     (copied,) = events(kvctl, "--kind", "controller.*")
-    assert (copied["kind"], copied["data"]) == ("controller.master-key-copied", {"to": "m.key"})
+    assert (copied["kind"], copied["data"]) == ("controller.master-key-copied", {"to": "m.key", "told": "unseen"})
 
 
 def test_both_logs_are_verified_and_a_checkpoint_is_of_its_log(kvctl: Kvctl):

@@ -1,8 +1,10 @@
 """kvctl store against a running kvstored."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,13 +13,22 @@ from kvctl.connector.keys import KeyLease, RootKey
 from kvctl.types.chunks import Ack, Scope
 from tests.store.daemon import SCOPE, Daemon
 
+ROOT = Path(__file__).resolve().parents[2]
 OTHER = Scope("globex", "users", b"o" * 16)
 
 
 def kvctl(daemon: Daemon, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    return run(daemon, "store", args[0], "--admin", f"unix:{daemon.folder}/admin.sock", *args[1:], code=code)
+
+
+def run(daemon: Daemon, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """In the folder of the daemon, where the site's inventory is."""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("KVCTL", "XDG"))}
     done = subprocess.run(
-        [sys.executable, "-m", "kvctl", "store", args[0], "--admin", f"unix:{daemon.folder}/admin.sock", *args[1:]],
-        capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", "kvctl", *args],
+        capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL, cwd=daemon.folder,
+        env={**environ, "KVCTL_STATE_DIR": str(daemon.folder / "site"), "HOME": str(daemon.folder),
+             "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -26,6 +37,8 @@ def kvctl(daemon: Daemon, *args: str, code: int = 0) -> subprocess.CompletedProc
 @pytest.fixture
 def daemon(tmp_path):
     (tmp_path / "mount").mkdir()
+    nodes = "- {name: storage1, address: 127.0.0.1, role: storage}\n"
+    (tmp_path / "inventory.yaml").write_text("site: {name: local}\nnodes:\n" + nodes)
     made = Daemon(tmp_path, module="kvctl.store.main").start()
     yield made
     made.stop()
@@ -82,6 +95,42 @@ def test_drain_needs_a_word_and_can_be_taken_back(daemon):
     kvctl(daemon, "drain", "--yes")
     assert "draining" in kvctl(daemon, "stat").stdout
     kvctl(daemon, "resume")
+    assert "serving" in kvctl(daemon, "stat").stdout
+
+
+def events(daemon: Daemon) -> list[dict]:
+    found = json.loads(run(daemon, "audit", "log", "--kind", "upkeep.*", "-o", "json").stdout)["events"]
+    return found[::-1]
+
+
+def test_what_was_done_to_a_store_is_on_record_with_its_end(daemon):
+    fill(daemon, count=1)
+    for verb in (("drain", "--yes"), ("resume",), ("scrub", "--tier", "flash")):
+        kvctl(daemon, *verb)
+    found = events(daemon)
+    assert [(e["kind"], e["outcome"]) for e in found] == [("upkeep.started", "ok"), ("upkeep.ended", "ok")] * 3
+    assert [e["data"]["what"] for e in found[::2]] == ["drain", "resume", "scrub"]
+    assert {tuple(e["data"]["nodes"]) for e in found[::2]} == {("storage1",)}
+    assert found[-1]["data"]["chunks"] == 2
+    assert [e["data"]["upkeep"] for e in found[::2]] == [e["data"]["upkeep"] for e in found[1::2]]
+
+
+def test_what_a_store_refused_is_on_record_as_failed(daemon):
+    kvctl(daemon, "scrub", "--tier", "archive", code=2)
+    assert [(e["kind"], e["outcome"]) for e in events(daemon)][-1] == ("upkeep.ended", "failed")
+
+
+def test_a_dry_run_changes_nothing_and_leaves_no_event(daemon):
+    assert "no changes" in kvctl(daemon, "resume", "--dry-run").stderr
+    assert "would read 0 chunks" in kvctl(daemon, "scrub", "--tier", "flash", "--dry-run").stderr
+    assert not (daemon.folder / "site").exists()
+
+
+def test_a_store_is_not_touched_when_nobody_keeps_a_record(daemon):
+    done = kvctl(daemon, "drain", "--yes", "--controller", f"unix:{daemon.folder}/nobody", code=4)
+    assert "KV-CTL-070" in done.stderr
+    (daemon.folder / "inventory.yaml").unlink()
+    assert "KV-STORE-034" in kvctl(daemon, "drain", "--yes", code=7).stderr
     assert "serving" in kvctl(daemon, "stat").stdout
 
 

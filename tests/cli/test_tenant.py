@@ -129,6 +129,23 @@ def test_accounts(acme):
     assert document(acme("account", "ls", "-o", "json"))["accounts"][0]["disabled"]
 
 
+def test_the_link_of_an_account_is_whole_where_the_consoles_address_is_set(acme, tmp_path):
+    settings = tmp_path / "state" / "local" / "controller.yaml"
+    settings.write_text("https: {listen: '192.0.2.1:8443'}\n")
+    assert acme("account", "create", "ann").stdout.startswith("https://192.0.2.1:8443/join/")
+    again = document(acme("account", "change", "ann", "--new-link", "--yes", "-o", "json"))
+    assert again["link"].startswith("https://192.0.2.1:8443/join/")
+
+
+def test_the_log_is_readable_as_a_table_and_whole_as_json(acme):
+    acme("tenant", "suspend", "acme", "--yes", "--reason", "not paid")
+    shown = acme("audit", "log", "--kind", "tenant.suspended").stdout
+    assert "reason: not paid" in shown
+    assert "{" not in shown
+    (event,) = document(acme("audit", "log", "--kind", "tenant.suspended", "-o", "json"))["events"]
+    assert event["data"] == {"reason": "not paid"}
+
+
 def test_limits_are_written_with_units_and_taken_away_with_none(kvctl):
     kvctl("tenant", "create", "acme", "--entity", "Acme SAS", "--tokens-per-day", "900")
     done = kvctl("tenant", "quota", "acme", "--bytes", "1.5GiB", "--tokens", "none", "--dry-run")

@@ -87,8 +87,10 @@ def test_a_change_is_on_record_before_it_happens_and_when_it_is_over(site: Site)
         assert kinds(site) == [("deploy.started", "ok")]
         act.how["answered"] = 1
     (began, ended) = log(site)
-    assert began.data == {"deploy": "d1", "what": "kvstored", "nodes": ["n1"], "nodes_total": 1}
-    assert (ended.kind, ended.data, ended.outcome) == ("deploy.ended", {"deploy": "d1", "answered": 1}, "ok")
+    assert began.data == {"deploy": "d1", "what": "kvstored", "nodes": ["n1"], "nodes_total": 1, "told": "seen"}
+    assert (ended.kind, ended.data, ended.outcome) == (
+        "deploy.ended", {"deploy": "d1", "answered": 1, "told": "seen"}, "ok"
+    )  # fmt: skip
     assert began.actor.startswith("unix:")
     assert list((site.directory / FOLDER).iterdir()) == []
 
@@ -210,7 +212,7 @@ def test_a_run_and_its_plan_are_on_record(site: Site) -> None:
     assert began.kind == "run.started"
     assert began.data == {
         "run": view["id"], "plan": "p-0123456789ab", "hash": "0123456789abcdef", "steps": 2, "converge": False,
-        "nodes": ["n1", "n2"], "nodes_total": 2, "destroys": [], "destroys_total": 0,
+        "nodes": ["n1", "n2"], "nodes_total": 2, "destroys": [], "destroys_total": 0, "told": "seen",
     }  # fmt: skip
     assert (ended.kind, ended.outcome) == ("run.ended", "failed")
     assert (ended.data["run"], ended.data["state"], ended.data["exit_code"]) == (
@@ -248,7 +250,8 @@ def test_a_key_that_a_person_trusted_is_on_record_before_it_is_enrolled(
     monkeypatch.setattr(access.trusting, "enrol", lambda target, keys: keys)
     shown = access.HostKeys("n1", ((key.type, key.fingerprint, False),))
     assert access.enrol(site, shown) == 1
-    assert log(site)[-1].data == {"node": "n1", "keys": [{"type": key.type, "fingerprint": key.fingerprint}]}
+    keys = [{"type": key.type, "fingerprint": key.fingerprint}]
+    assert log(site)[-1].data == {"node": "n1", "keys": keys, "told": "unseen"}
     with pytest.raises(UnreachableError):
         access.enrol(replace(site, ledger=Away(site.ledger, 0)), shown)
 

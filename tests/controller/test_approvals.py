@@ -268,7 +268,17 @@ def test_a_vote_of_who_may_no_longer_vote_does_not_count(ctl, deed, ann_has_an_a
     vote(ctl, ANN, one)
     ctl.call("account.change", ADMIN, AccountChange("ann", **change))
     assert vote(ctl, BOB, one)["state"] == "pending"
+    assert counted(ctl, one) == (1, {"local:ann": False, "local:bob": True})
     assert vote(ctl, EVE, one)["state"] == "executed"
+    assert counted(ctl, one) == (3, {"local:ann": True, "local:bob": True, "local:eve": True}), "as it ended"
+
+
+def counted(ctl, approval):
+    """Votes that count, as both the list and the request say, and which of them do."""
+    shown = ctl.call("approve.show", OPERATOR, ApprovalNamed(approval))
+    (row,) = ctl.call("approve.ls", OPERATOR, ApprovalList())["approvals"]
+    assert row["yes"] == shown["yes"]
+    return shown["yes"], {one["voter"]: one["counts"] for one in shown["votes"]}
 
 
 def test_a_role_that_is_taken_away_before_the_execution_ends_the_request(ctl, deed, ann_has_an_account):
@@ -292,3 +302,10 @@ def test_it_is_carried_out_once(ctl, deed):
     with pytest.raises(RefusedError) as again:
         ctl.call("approve.execute", OPERATOR, ApprovalNamed(one))
     assert (again.value.code, len(deed.done)) == ("KV-APP-010", 1)
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 10**20])
+def test_a_limit_that_is_none_is_refused_in_words(ctl, limit):
+    with pytest.raises(UsageError) as error:
+        ctl.call("approve.ls", OPERATOR, ApprovalList(limit=limit))
+    assert error.value.code == "KV-APP-015"

@@ -45,7 +45,7 @@ from kvctl.types.requests import (
     TenantOffboard,
     TierPropose,
 )
-from tests.controller.people import ADMIN, controller
+from tests.controller.people import ACME_ADMIN, ADMIN, controller
 from tests.controller.policy_site import ANN, BOB, DPO, OPERATOR, POLICY, apply, vote
 from tests.store.daemon import Daemon
 
@@ -68,6 +68,7 @@ PLANTED = {
     "F1": "DELETE FROM events WHERE kind = 'plan.made'",
     "F2": """UPDATE events SET ts = TIMESTAMP '2026-01-01', kind = replace(kind, 'ended', 'cancelled')
              WHERE kind LIKE 'run.%'""",
+    "F3": "UPDATE events SET kind = 'run.other' WHERE kind = 'run.started'",
     "L2": "UPDATE sources SET sent = stored + 5",
     "L3": "UPDATE sources SET seen_at = seen_at - INTERVAL 1 HOUR",
     "L4": "UPDATE sources SET clock_ms = -4000",
@@ -138,6 +139,9 @@ SUBTLE = [
               UPDATE events SET
               data = json_merge_patch(data, '{"receipt": {"stores": [], "stores_count": 0}}') WHERE kind =
               'erasure.closed'"""),
+    ("F3", "UPDATE events SET actor = 'unix:other' WHERE kind = 'run.ended'"),
+    ("F3", "INSERT INTO events SELECT * REPLACE (1000 AS idx, 'failed' AS outcome) FROM events "
+           "WHERE kind = 'run.ended'"),
     ("L1", "UPDATE events SET actor_tenant = 'acme' WHERE idx = 3"),
     ("L1", "UPDATE events SET ts = ts - INTERVAL 1 DAY WHERE idx = 3"),
     ("L1", "INSERT INTO events SELECT 1000, * EXCLUDE (idx) FROM events WHERE idx = 3"),
@@ -154,7 +158,7 @@ SUBTLE = [
     ("L2", "UPDATE sources SET sent = stored + 5; INSERT INTO gaps VALUES ('s1', 'b', 1, 2, TIMESTAMP "
            "'2026-01-01', 'x')"),
     ("L3", "DELETE FROM sources"),
-    ("L4", "UPDATE events SET ts = ts - INTERVAL 1 MINUTE WHERE idx = 20"),
+    ("L4", "UPDATE events SET ts = ts - INTERVAL 3 MINUTE WHERE idx = 20"),
     ("R1", "UPDATE residency_policies SET controlled_by = 'same'; UPDATE site_versions SET controlled_by = 'US'"),
     ("R1", "DELETE FROM residency_policies; UPDATE site_versions SET country = 'US'"),
     ("R2", "UPDATE residency_policies SET valid_from = TIMESTAMP '2020-01-01' WHERE version = 1; UPDATE "
@@ -469,6 +473,46 @@ def test_a_tenants_pack_holds_no_row_of_anothers_requests_or_keys(copy):
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(made["zip"]))) as archive:
         assert [name for name in archive.namelist() if b"beta" in archive.read(name)] == []
         assert any(b"a-xacme" in archive.read(name) for name in archive.namelist())
+
+
+def test_every_check_is_judged_on_a_tenants_rows_or_says_why_not():
+    assert [one.id for one in checks() if bool(one.of_tenant) == bool(one.whole_site)] == []
+
+
+def test_a_tenants_pack_judges_that_tenant_alone(copy):
+    row = "'a-xbeta' AS id, 'beta' AS tenant, 'pending' AS state, TIMESTAMP '2020-01-01' AS expires"
+    plant(copy, f"INSERT INTO approvals SELECT * REPLACE ({row}) FROM approvals WHERE tenant = 'acme' LIMIT 1")  # noqa: S608
+    plant(copy, "UPDATE chunks SET sealed = 'none'")
+    with controller(copy) as ctl:
+        site = {one.check.id: one for one in run(ctl, checks())}
+        of = {t: {one.check.id: one for one in run(ctl, checks(), tenant=t)} for t in ("acme", "beta", "nobody")}
+    assert {name: str(of["nobody"][name].verdict) for name in of["nobody"]} == dict.fromkeys(of["acme"], "NO EVIDENCE")
+    assert (str(of["acme"]["A4"].verdict), of["acme"]["A4"].population) == ("PASS", site["A4"].population - 2)
+    assert (str(of["beta"]["A4"].verdict), of["beta"]["A4"].population) == ("FAIL", 1)
+    assert (str(of["acme"]["X3"].verdict), of["acme"]["X3"].rows) == ("FAIL", site["X3"].rows)
+    assert str(of["beta"]["X3"].verdict) == "NO EVIDENCE"
+    assert of["acme"]["X1"].population < site["X1"].population
+
+
+def test_a_tenant_reads_its_own_events_and_not_how_many_there_are(copy):
+    with controller(copy) as ctl:
+        bound = ctl.call("audit.log", ACME_ADMIN, AuditLog(limit=1000))
+        assert ctl.call("audit.log", AUDITOR, AuditLog())["size"] == ctl.books.log.size
+    assert ({event["tenant"] for event in bound["events"]}, bound["size"]) == ({"acme"}, None)
+
+
+def test_a_tenants_pack_names_what_is_left_out(copy):
+    with controller(copy) as ctl:
+        made = ctl.call("audit.run", AUDITOR, AuditRun("soc2", "acme"))
+        whole = ctl.call("audit.run", AUDITOR, AuditRun("soc2"))
+    assert {one["id"] for one in whole["verdicts"]} - {one["id"] for one in made["verdicts"]} == {
+        "F1", "F2", "F3", "L1", "L2", "L3", "L4", "R6", "X2", "X5"
+    }  # fmt: skip
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(made["zip"]))) as archive:
+        files = {name.partition("/")[2]: archive.read(name).decode() for name in archive.namelist()}
+    assert "the log is one for all tenants" in files["report.html"]
+    assert "checks/L2.json" not in files
+    assert "WITH holds AS (SELECT * FROM main.holds AS one WHERE one.tenant = $tenant)" in files["checks/T3.sql"]
 
 
 def test_a_log_written_anew_is_found_by_an_earlier_checkpoint(copy):

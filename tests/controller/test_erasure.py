@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import _duckdb as duckdb
 import pytest
 
 from kvctl.controller.catalogue import sync_all
+from kvctl.controller.checks import checks, run
 from kvctl.controller.erasure import resume_erasures
 from kvctl.controller.schedule import Job, Schedule
 from kvctl.controller.settings import EngineSettings
@@ -24,10 +25,12 @@ from kvctl.types.requests import (
     EraseTenant,
     ErasureNamed,
     HoldSet,
+    StoreDestroyed,
     TenantCreate,
     TenantScope,
 )
 from tests.controller import people
+from tests.controller.policy_site import ANN, vote
 from tests.controller.stores import ALICE, BOB, Gateway, Store, key, serving
 
 DPO = Principal("local:dora", frozenset({Role.DPO}), fresh=True)
@@ -62,6 +65,10 @@ def ctl(tmp_path, stores, gateway):
 
 def erase(ctl, **asked):
     return ctl.call("erase.subject", DPO, EraseSubject("acme", **asked))
+
+
+def later(minutes):
+    return datetime.now(UTC) + timedelta(minutes=minutes)
 
 
 def names(store):
@@ -198,7 +205,7 @@ def test_a_store_that_is_away_leaves_it_open_until_it_is_back(ctl, stores):
     receipt = ctl.call("erase.receipt", DPO, ErasureNamed(done["erasure"]))
     assert (receipt["outcome"], receipt["receipt"], receipt["proof"]) == ("open", None, None)
     stores[1].broken.clear()
-    (again,) = resume_erasures(ctl)
+    (again,) = resume_erasures(ctl, later(5))
     assert (again["outcome"], names(stores[1])) == ("erased", [])
     assert again["receipt"]["totals"]["copies"] == 2  # what the first run removed is told as well
     assert resume_erasures(ctl) == []
@@ -409,3 +416,83 @@ def test_an_older_table_gets_the_columns_that_it_lacks(tmp_path):
             assert erasures.listed(db, None) == []
             assert db.execute("SELECT max(version) FROM schema_version").fetchone() == (2,)
         state.close()
+
+
+@pytest.fixture
+def gone(ctl, stores):
+    """Two copies of a user, at s1 and at s2, which is in the settings no longer."""
+    stores[0].put("a")
+    stores[1].put("b", length=7)
+    sync_all(ctl)
+    ctl.settings = replace(ctl.settings, stores={"s1": stores[0].settings})
+    return ctl
+
+
+def declare(ctl, **more):
+    return ctl.call("store.destroyed", people.OPERATOR, StoreDestroyed("s2", "shredded, protocol 4711", **more))
+
+
+def test_an_erasure_that_waits_is_tried_less_and_less_often(gone, gateway):
+    erase(gone, subject=ALICE)
+    told = len(gateway.asked)
+    assert (resume_erasures(gone), len(gateway.asked)) == ([], told)
+    assert [one["outcome"] for one in resume_erasures(gone, later(5))] == ["open"]
+    assert resume_erasures(gone, later(5)) == []
+    assert len(resume_erasures(gone, later(10))) == 1
+    assert len(gateway.asked) == told + 2
+
+
+def test_a_store_that_somebody_else_agrees_is_destroyed_ends_what_waits_for_it(gone):
+    before = erase(gone, subject=ALICE)
+    asked = declare(gone)
+    assert (asked["impact"]["copies"], asked["impact"]["bytes"], asked["impact"]["tenants"]) == (1, 7, 1)
+    assert resume_erasures(gone) == []
+    assert vote(gone, ANN, asked["approval"])["state"] == "executed"
+    (again,) = resume_erasures(gone)
+    line = "store s2: destroyed, declared by unix:op and local:ann; nothing was asked"
+    assert (again["erasure"], again["outcome"]) == (before["erasure"], "erased")
+    assert line in again["receipt"]["not_covered"]
+    assert [(row["store"], row["copies"]) for row in again["receipt"]["copies"]] == [("s1", 1), ("s2", 1)]
+    found = {one.check.id: one for one in run(gone, [c for c in checks() if c.id in ("A1", "A5", "E2", "E3", "L1")])}
+    assert {name: one.rows for name, one in found.items() if str(one.verdict) != "PASS"} == {}
+
+
+def test_who_asks_later_is_told_of_it_too(gone):
+    vote(gone, ANN, declare(gone)["approval"])
+    would = gone.call("erase.subject", DPO, EraseSubject("acme", subject=ALICE, dry_run=True))["would"]
+    done = erase(gone, subject=ALICE)
+    line = "store s2: destroyed, declared by unix:op and local:ann; nothing was asked"
+    assert (done["outcome"], line in done["receipt"]["not_covered"], line in would["not_covered"]) == (
+        "erased", True, True
+    )  # fmt: skip
+
+
+def test_a_store_that_is_there_again_is_asked_again(gone, stores):
+    vote(gone, ANN, declare(gone)["approval"])
+    gone.settings = replace(gone.settings, stores={"s1": stores[0].settings, "s2": stores[1].settings})
+    stores[1].forget()
+    stores[1].restart()
+    done = erase(gone, subject=ALICE)
+    assert (done["outcome"], names(stores[1])) == ("erased", [])
+    assert not any("destroyed" in line for line in done["receipt"]["not_covered"])
+
+
+def test_only_a_store_that_is_not_asked_any_more_is_declared_destroyed(ctl, stores, gone):
+    ctl.settings = replace(ctl.settings, stores={"s1": stores[0].settings, "s2": stores[1].settings})
+    with pytest.raises(RefusedError) as there:
+        declare(ctl)
+    ctl.settings = replace(ctl.settings, stores={})
+    with pytest.raises(UsageError) as never:
+        ctl.call("store.destroyed", people.OPERATOR, StoreDestroyed("s9", "shredded"))
+    with pytest.raises(UsageError) as silent:
+        ctl.call("store.destroyed", people.OPERATOR, StoreDestroyed("s2", " "))
+    assert (there.value.code, never.value.code, silent.value.code) == ("KV-STORE-035", "KV-STORE-037", "KV-STORE-036")
+    assert declare(ctl, dry_run=True)["approval"] is None
+
+
+def test_it_is_not_destroyed_when_it_is_back_before_somebody_agreed(gone, stores):
+    asked = declare(gone)
+    gone.settings = replace(gone.settings, stores={"s2": stores[1].settings})
+    assert vote(gone, ANN, asked["approval"])["state"] == "aborted"
+    with gone.books.state.reading() as db:
+        assert erasures.declared(db) == {}

@@ -14,6 +14,7 @@ from kvctl.controller import leases, snapshots
 from kvctl.controller.settings import EngineSettings
 from kvctl.types.chunks import Scope
 from kvctl.types.errors import KvctlError, RefusedError
+from kvctl.types.events import Event
 from kvctl.types.requests import (
     EpochRotate,
     KeyCreate,
@@ -181,6 +182,34 @@ def test_a_gateway_that_waits_hears_of_a_change(ctl):
     (answer,) = answers
     assert answer["signed"] is not None
     assert answer["number"] > number
+    assert len(ctl.books.on_commit) == listeners
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "emptied"),
+    [("deploy.forgotten", "front", True), ("service.removed", "front", True), ("deploy.forgotten", "front2", False)],
+)
+def test_a_gateway_that_is_forgotten_while_it_waits_gets_a_snapshot_that_serves_nobody(
+    ctl, tmp_path, kind, name, emptied
+):
+    first = ctl.call("snapshot.get", service("front"), SnapshotRequest())
+    answers = []
+    asked = SnapshotRequest(after=first["number"], wait=0.5 if not emptied else 30)
+    waiting = threading.Thread(target=lambda: answers.append(ctl.call("snapshot.get", service("front"), asked)))
+    listeners = len(ctl.books.on_commit)
+    waiting.start()
+    while len(ctl.books.on_commit) == listeners and waiting.is_alive():
+        time.sleep(0.001)
+    ctl.books.commit(OPERATOR, [Event(kind, {"name": name, "from": "gateways"})])
+    waiting.join(20)
+    (answer,) = answers
+    assert (answer["signed"] is not None) == emptied
+    if emptied:
+        file = tmp_path / "snapshot"
+        file.touch(0o600)
+        file.write_text(answer["signed"])
+        trusted = [ctl.books.identity.public]
+        assert read_snapshot(file, trusted, now=time.time(), newest=first["number"]).tenants == ()
     assert len(ctl.books.on_commit) == listeners
 
 

@@ -87,6 +87,16 @@ def test_bytes_by_store_and_tier_and_only_of_the_tenant_that_was_named(ctl):
     assert [row["store"] for row in bound["stores"]] == ["s1"]
 
 
+def test_a_tenant_hears_whether_records_are_missing_and_not_how_many_there_are(ctl, gateway):
+    (never,) = ctl.call("usage.show", people.ACME_ADMIN, UsageShow())["gateways"]
+    gateway.records = [record(1), record(4, tenant="beta")]
+    collect(ctl)
+    (bound,) = ctl.call("usage.show", people.ACME_ADMIN, UsageShow())["gateways"]
+    (whole,) = shown(ctl)["gateways"]
+    assert (never["whole"], bound["whole"], bound["records"], bound["lost"]) == (None, False, None, None)
+    assert (whole["whole"], whole["records"], whole["lost"]) == (False, 2, 2)
+
+
 def test_a_time_that_is_none_is_refused(ctl):
     with pytest.raises(UsageError) as error:
         shown(ctl, since="yesterday")

@@ -141,6 +141,13 @@ def test_counters_are_taken_once_and_unknown_names_are_defects():
         counts.add("kvctl_tier_other")
 
 
+def test_a_counter_never_goes_down():
+    counts = Counts()
+    with pytest.raises(ValueError, match="goes down"):
+        counts.add("kvctl_tier_wait_seconds", -1e-7)
+    assert not counts.take()
+
+
 def engine(folder: Path, **changes: Any) -> dict[str, Any]:
     """vLLM's configuration objects, as far as a fingerprint reads them; changes by dotted name."""
     spec = SimpleNamespace(block_size=16, num_kv_heads=2, head_size=64, dtype="bfloat16", sliding_window=None)

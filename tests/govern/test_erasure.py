@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kvctl.govern.erasure import AtStore, Scope, outcome, receipt
+from kvctl.govern.erasure import AtStore, Scope, outcome, receipt, wait
 from kvctl.ledger.tiles import MAX_ENTRY
 
 ALICE = "a1" * 16
@@ -38,6 +38,7 @@ def test_a_hold_meets_a_scope_when_something_could_be_in_both(scope, given, meet
         (AtStore("s", present=1), "open"),
         (AtStore("s", not_reached=["flash:a"]), "open"),
         (AtStore("s", anew=1), "erased"),
+        (AtStore("s", destroyed="destroyed, declared by a and b"), "erased"),
     ],
 )
 def test_it_ends_as_its_worst_store_did(store, ends):
@@ -72,3 +73,8 @@ def test_a_receipt_fits_into_the_log_however_large_the_site_is():
     assert len(json.dumps(made)) < MAX_ENTRY - 1000
     assert made["totals"] == {"copies": 5000 * 10**9, "bytes": 5000 * 10**15, "rows": 5000}
     assert any("more" in line for line in made["not_covered"])
+
+
+def test_what_waits_is_tried_less_and_less_often_and_never_given_up():
+    waits = [wait(attempts).total_seconds() / 60 for attempts in (0, 1, 2, 3, 7, 8, 1000)]
+    assert waits == [0, 4, 8, 16, 256, 360, 360]

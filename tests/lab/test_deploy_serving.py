@@ -68,8 +68,8 @@ def deployed(lab, controller, tmp_path_factory):
     serving = json.loads(lab.kvctl(*again["serving"], "-o", "json", timeout=900).stdout)
     gateway = json.loads(lab.kvctl(*again["gateway"], "-o", "json", timeout=600).stdout)
     yield serving, gateway, again
-    lab.kvctl("deploy", "gateway", "--revert", "--yes", ok=None)
     lab.kvctl("deploy", "serving", "--revert", "--yes", ok=None)
+    lab.kvctl("deploy", "gateway", "--revert", "--yes", ok=None)
 
 
 def test_a_forgotten_context_comes_back_from_the_stores(deployed):
@@ -119,8 +119,8 @@ def test_repeating_it_changes_nothing(lab, deployed):
 
 
 def test_it_is_taken_back_whole(lab, deployed):
-    lab.kvctl("deploy", "gateway", "--revert", "--yes")
     lab.kvctl("deploy", "serving", "--revert", "--yes")
+    lab.kvctl("deploy", "gateway", "--revert", "--yes")
     assert lab.on(NODE, "ls /run/kvctl/leases", ok=False).strip() == ""
     assert lab.on(NODE, "ls /etc/systemd/system | grep -c -e kvctl-engine -e kvgated", ok=False).strip() == "0"
     assert "gpu1-engine" not in (lab.state / "controller.yaml").read_text()

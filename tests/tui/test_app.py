@@ -4,6 +4,7 @@ import time
 
 import pytest
 from rich.cells import cell_len
+from textual import events
 
 from kvctl.types.errors import RefusedError, UnreachableError
 from tests.tui.driving import drive, screen, shows
@@ -78,6 +79,20 @@ def test_filter_inverse_faults_and_sorting():
         await pilot.press("S")
         assert keys(app) == ["storage2", "storage1", "gpu1"]
         await shows(app, pilot, "NODEv", "by node down")
+
+    drive(Stub(), script)
+
+
+def test_what_is_typed_at_once_behind_a_slash_is_text():
+    async def script(app, pilot):
+        await shows(app, pilot, "storage1")
+        for key, letter in (("slash", "/"), ("s", "s"), ("slash", "/"), ("w", "w"), ("enter", None)):
+            app.post_message(events.Key(key, letter))
+        await shows(app, pilot, "filter s/w", "0/0", "read-only", without=("by node", "WRITABLE"))
+        await pilot.press("escape", "question_mark")
+        await shows(app, pilot, "this help")
+        await pilot.press("slash", "escape")
+        await shows(app, pilot, "1/3", without=("this help",))
 
     drive(Stub(), script)
 

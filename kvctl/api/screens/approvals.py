@@ -58,7 +58,7 @@ PAGES = (
                 "Votes",
                 "approve.show",
                 "votes",
-                ("voter", "role", "decision", "reason", "ts", "fresh"),
+                ("voter", "role", "decision", "counts", "reason", "ts", "fresh"),
                 "No vote yet.",
                 needs=("approval",),
                 live="approval.",

@@ -44,7 +44,7 @@ PAGES = (
                 "fleet.findings",
                 "findings",
                 ("severity", "node", "check", "subject", "verdict", "observed", "expected", "remedy"),
-                "Nothing to see to.",
+                "No findings.",
                 live="fleet.",
             ),
             Part(

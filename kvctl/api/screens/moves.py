@@ -75,7 +75,7 @@ PAGES = (
                     Field("kind", "Kind", choices=("", "common", "private"), hint="none: both"),
                     REASON,
                 ),
-                about="Shows how many blocks and bytes, which holds it meets, and which rule would refuse it.",
+                about="Shows how many chunks and bytes, which holds it meets, and which rule would refuse it.",
             ),
         ),
     ),

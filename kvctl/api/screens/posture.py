@@ -186,7 +186,7 @@ PAGES = (
                 "fleet.findings",
                 "findings",
                 ("severity", "node", "check", "subject", "observed", "expected", "remedy"),
-                "Nothing to see to on any node that was read.",
+                "No finding on any node that was read.",
                 tile=findings_tile,
                 live="fleet.",
                 per=10,

@@ -1,4 +1,4 @@
-"""Retention and holds: what must go, what keeps the rest, and why one block is kept."""
+"""Retention and holds: what must go, what keeps the rest, and why one chunk is kept."""
 
 from kvctl.api.menu import Action, Field, Form, Page, Part
 from kvctl.api.screens.common import ANY_TENANT, TENANT
@@ -39,12 +39,12 @@ PAGES = (
                 per=20,
             ),
             Part(
-                "Why is a block kept",
+                "Why is a chunk kept",
                 "retention.explain",
                 view="explain",
                 needs=("tenant", "key"),
-                empty="Give a tenant and a block's key, or its first four digits.",
-                filters=(TENANT, Field("key", "Block's key", required=True, hint="4 to 64 hexadecimal digits")),
+                empty="Give a tenant and a chunk's key, or its first four digits.",
+                filters=(TENANT, Field("key", "Chunk's key", required=True, hint="4 to 64 hexadecimal digits")),
             ),
             Part(
                 "Holds",

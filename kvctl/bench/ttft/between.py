@@ -2,6 +2,9 @@
 
 Both sides get the same requests. With: new contexts are stored, known ones come from the store. Without: nothing is
 stored, and known ones come from the engine's host tier. What differs is the tier's own work.
+
+Windows with and without alternate, without at both ends: each with is compared with the mean of the two beside it, so
+that a load which rises or falls evenly is in neither's favour.
 """
 
 import secrets
@@ -12,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import cycle
-from statistics import median
 
 from kvctl.bench.hosts import say
 from kvctl.bench.store.figures import percentile
@@ -63,14 +65,17 @@ class Between:
     _known: list[list[int]] = field(default_factory=list)
     _at_hand: list[list[int]] = field(default_factory=list)
 
-    def run(self, repetitions: int, traffics: Sequence[Traffic], clock: Clock) -> None:
+    def run(self, windows: int, traffics: Sequence[Traffic], clock: Clock) -> None:
+        """So many windows with, of each kind of traffic; fewer, but one at least, when the time is over."""
         self._prepare()
-        for turn in range(repetitions):
-            for traffic in traffics:
-                for stored in (turn % 2 == 0, turn % 2 == 1):  # each side is first equally often
-                    if clock.over and turn:
-                        return
-                    self.phases.append(self._phase(traffic, stored))
+        for at, traffic in enumerate(traffics):
+            mine = clock.share(1, len(traffics) - at - 1)
+            self.phases.append(self._phase(traffic, stored=False))
+            for turn in range(windows):
+                if mine.over and turn:
+                    break
+                self.phases.append(self._phase(traffic, stored=True))
+                self.phases.append(self._phase(traffic, stored=False))
 
     def _prepare(self) -> None:
         self._known = [prompt(SESSION_TOKENS, secrets.token_hex(8)) for _ in range(RESTORED)]
@@ -80,7 +85,7 @@ class Between:
             self.engine.complete(ids, self.site.body(DOMAIN), 1)
         self.site.await_chunks((self.site.main,), wanted)
 
-    def _phase(self, traffic: Traffic, stored: bool) -> Phase:
+    def _phase(self, traffic: Traffic, *, stored: bool) -> Phase:
         if not stored:
             for ids in self._at_hand:
                 self.engine.complete(ids, {}, 1)
@@ -129,7 +134,11 @@ class Between:
         if problems:
             raise problems[0]
 
-    def p99(self, traffic: Traffic, *, stored: bool) -> float | None:
-        """The median over repetitions of a phase's p99; None when there is none, or when one failed."""
-        found = [phase.p99 for phase in self.phases if (phase.traffic, phase.stored) == (traffic, stored)]
-        return median(found) if found and not self.failed else None
+    def compared(self, traffic: Traffic) -> list[tuple[float, float]]:
+        """p99 of each window with, and the mean of the p99 of the two without beside it; none when one failed."""
+        mine = [phase for phase in self.phases if phase.traffic is traffic]
+        return [
+            (one.p99, (before.p99 + after.p99) / 2)
+            for before, one, after in zip(mine, mine[1:], mine[2:], strict=False)
+            if one.stored and not self.failed
+        ]

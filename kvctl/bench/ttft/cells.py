@@ -87,7 +87,7 @@ class Plan:
     degraded_rounds: int
     starts: int  # of an engine, for the first restore after it
     repetitions: int  # of a restore after each start
-    between: int  # repetitions of the inter-token comparison
+    between: int  # windows with the tier, of each kind of traffic, of the inter-token comparison
     restored: int  # tokens of the restore comparison
     streamed: int  # tokens of a stream whose inter-token latency is compared
     minutes: float
@@ -104,7 +104,7 @@ def groups(contexts: Sequence[int], sessions: Sequence[int]) -> tuple[Group, ...
     return tuple(dict.fromkeys(found))
 
 
-FULL = Plan(groups((1024, 2048, 4096, 8192, 14336), (1, 4, 16, 64)), tuple(Way), 3, 2, 3, 3, 5, 8192, 200, 45)
+FULL = Plan(groups((1024, 2048, 4096, 8192, 14336), (1, 4, 16, 64)), tuple(Way), 3, 2, 3, 3, 9, 8192, 100, 45)
 QUICK = Plan(groups((1024, 4096), (4,)), tuple(Way), 1, 1, 1, 1, 1, 8192, 100, 6)
 
 

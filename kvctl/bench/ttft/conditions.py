@@ -40,7 +40,7 @@ def conditions(at: str, load: Sequence[float], home: Path, directory: Path, plan
         "large write": f"sealed chunks into the same store at {site.WRITE_RATE / 1e6:g} MB/s",
         "failing stores": f"two, {site.STRIPE} chunks of a context in turn, behind a relay; slow: "
         f"{site.SLOW_RATE / 1e6:g} MB/s together; stopped: SIGSTOP; gone: one killed; longest contexts first",
-        "inter-token comparison": f"{between.STREAMS} streams of {plan.streamed} tokens; "
+        "inter-token comparison": f"windows of {between.STREAMS} streams of {plan.streamed} tokens; "
         f"another request every {between.EVERY:g} s",
         "rounds": f"{plan.rounds}; failing stores {plan.degraded_rounds}; comparisons {plan.starts} engine starts x "
         f"{plan.repetitions}, inter-token {plan.between}",

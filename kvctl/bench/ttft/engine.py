@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ ROW = CHUNK * BYTES_PER_TOKEN
 RAISED = re.compile(r"\b(\w+\.)*[A-Z]\w*(Error|Exception)\b: .{1,300}")
 ERRORS = 3
 REASON = re.compile(r'reason="([^"]*)"')
+WHY = ("kvctl_tier_failed_chunks_total{", "kvctl_tier_misses_total{")
+HARMLESS = re.compile(r"\b(WARNING|INFO) \d")  # levels of vLLM's log
 TOKENS_PER_SECOND = 1000  # of prefill on such a machine, until the tier has measured it
 
 
@@ -71,6 +74,14 @@ class Engine:
                 found[base] = found.get(base, 0.0) + float(value)
                 if reason := REASON.search(labels):
                     found[reason[1]] = found.get(reason[1], 0.0) + float(value)
+        return found
+
+    def reasons(self) -> Counter[str]:
+        """Why the tier did not load so far: chunks that were asked for by what happened, requests by the decision."""
+        found: Counter[str] = Counter()
+        for line in self.ask("GET", "/metrics")[1].splitlines():
+            if line.startswith(WHY) and (reason := REASON.search(line)):
+                found[reason[1]] += int(float(line.rpartition(" ")[2]))
         return found
 
     def ask(self, method: str, path: str) -> tuple[int, str]:
@@ -122,7 +133,8 @@ def engine(home: Path, directory: Path, tier: Mapping[str, object], rows: int) -
 
 def errors(log: Path) -> list[str]:
     """The last exceptions that a log shows, each once, without what vLLM puts in front of a line."""
-    found = [match[0] for line in log.read_text(errors="replace").splitlines() if (match := RAISED.search(line))]
+    lines = [line for line in log.read_text(errors="replace").splitlines() if not HARMLESS.search(line)]
+    found = [match[0] for line in lines if (match := RAISED.search(line))]
     return list(dict.fromkeys(found))[-ERRORS:]
 
 

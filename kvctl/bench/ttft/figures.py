@@ -1,5 +1,6 @@
 """The arithmetic of the benchmark: percentiles, what a cell gave, medians. Pure. Times in seconds."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,6 +8,13 @@ from typing import Any
 from kvctl.bench.store.figures import percentile
 from kvctl.bench.ttft.cells import CHUNK, COMPUTED, HITS, Cell, Way
 from kvctl.fleet.lab.serving_demo import Answer
+
+WORDS = {
+    "late": "not there when the share of the recompute that may be waited was over (`max_wait_share`)",
+    "slower": "not asked for, since loading was predicted to take longer than computing",
+}
+DECIDED = frozenset(WORDS)
+TWICE = {"failed", "absent"}  # requests whose chunks are counted by what happened to them, and tails without a chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +25,7 @@ class Sample:
     answers: tuple[Answer, ...]
     memory: float | None = None
     written: float | None = None  # bytes a second of the large write meanwhile
+    reasons: Mapping[str, int] = field(default_factory=dict)  # why the tier did not load -> chunks or requests
 
 
 def spread(values: Iterable[float]) -> dict[str, float | int | None]:
@@ -33,7 +42,7 @@ def wrong(cell: Cell, sample: Sample, computed: Sequence[Answer]) -> str:
     cached = [one.cached for one in sample.answers]
     if cell.way in COMPUTED and any(cached):
         return f"{max(cached)} tokens of a context that nobody has had were taken from a cache"
-    if cell.way in HITS and not sum(cached):
+    if cell.way in HITS and not sum(cached) and not DECIDED & sample.reasons.keys():
         return f"none of {len(cached)} x {whole} tokens was restored"
     memory = sample.memory
     if memory is not None and (memory < 0.5 if cell.way is Way.MEMORY else memory > 0.5):
@@ -71,16 +80,29 @@ class Book:
         samples = self.samples.get(cell)
         if not samples:
             return {**named, "status": "left out", "why": why_not}
-        return {**named, "status": "measured", **figures(samples)}
+        found = figures(samples)
+        if cell.way in HITS and not found["restored"]:
+            return {**named, "status": "declined", "why": because(found["reasons"])}
+        return {**named, "status": "measured", **found}
+
+
+def because(reasons: Mapping[str, int]) -> str:
+    """What the tier counted, in words where it decided by time."""
+    told = [f"{count} x {WORDS.get(reason, reason)}" for reason, count in reasons.items() if reason not in TWICE]
+    return ", ".join(told) or "the tier counted no reason"
 
 
 def figures(samples: Sequence[Sample]) -> dict[str, Any]:
     answers = [answer for sample in samples for answer in sample.answers]
     written = [sample.written for sample in samples if sample.written is not None]
+    reasons: Counter[str] = Counter()
+    for sample in samples:
+        reasons.update(sample.reasons)
     return {
         "first": spread(answer.first for answer in answers),
         "between": spread(gap for answer in answers for gap in answer.gaps),
         "restored": sum(answer.cached for answer in answers) / sum(answer.prompt for answer in answers),
+        "reasons": dict(reasons),
         "rounds": len(samples),
         "written": sum(written) / len(written) if written else None,
     }

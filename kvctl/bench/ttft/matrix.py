@@ -1,6 +1,7 @@
 """The cells of an engine whose stores are well: computed, and restored from each tier; round by round, interleaved."""
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,6 +97,7 @@ class Matrix:
     ) -> tuple[Answer, ...]:
         """A sample of a cell, with what the store and the large write did meanwhile."""
         hits, misses = self.site.memory()
+        before = self.engine.reasons()
         if cell.way is Way.FLASH_WRITING:
             with self.site.writing() as written:
                 answers = self._ask(prompts)
@@ -106,9 +108,14 @@ class Matrix:
             reads = self.site.memory()
         asked = reads[0] - hits + reads[1] - misses
         memory = (reads[0] - hits) / asked if asked and cell.way not in COMPUTED else None
-        sample = Sample(turn, answers, memory, rate)
+        sample = Sample(turn, answers, memory, rate, self._reasons(cell, answers, before))
         self.book.add(cell, sample, answers if computed is None else computed)
         return answers
+
+    def _reasons(self, cell: Cell, answers: Sequence[Answer], before: Counter[str]) -> dict[str, int]:
+        """Why contexts that a store has were computed all the same, or part of them."""
+        whole = all(answer.cached == cell.group.tokens for answer in answers)
+        return {} if whole or cell.way in COMPUTED else dict(self.engine.reasons() - before)
 
     def _ask(self, prompts: Sequence[list[int]]) -> tuple[Answer, ...]:
         return self.engine.at_once(prompts, self.site.body(DOMAIN))

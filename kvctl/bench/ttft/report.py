@@ -6,12 +6,14 @@ from typing import Any
 
 from kvctl.bench.report import Row, rendered
 from kvctl.bench.ttft.cells import DEGRADED, HITS, TEXTS, Way
-from kvctl.bench.ttft.figures import numbers
+from kvctl.bench.ttft.figures import because, numbers
 
 KINDS = {"first": "Time to first token, p50 / p99, ms", "between": "Between tokens, p50 / p99, ms"}
 TENTHS = 0.1  # seconds, below which tenths of milliseconds are shown
 WHOLE = 0.9999  # of the tokens
 SAID = {True: "holds", False: "does not hold", None: "not measured"}
+
+UNDECIDED = "not decided"  # measured, and too uneven to say
 
 
 def render(document: Mapping[str, Any], fmt: str) -> str:
@@ -35,7 +37,10 @@ def judged(found: Sequence[Mapping[str, Any]]) -> list[Row]:
     for one in found:
         medians = ", ".join(f"{name} {milliseconds(value)}" for name, value in one["medians"].items())
         ratio = "-" if one["ratio"] is None else f"{one['ratio']:.2f}"
-        rows.append((one["name"], ratio, one["required"], SAID[one["holds"]], medians, str(one["repetitions"])))
+        if one["between"]:
+            ratio += " ({:.2f} to {:.2f})".format(*one["between"])
+        said = UNDECIDED if one["ratio"] is not None and one["holds"] is None else SAID[one["holds"]]
+        rows.append((one["name"], ratio, one["required"], said, medians, str(one["repetitions"])))
     return rows
 
 
@@ -91,7 +96,8 @@ def notes(document: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     if document["failing"]:
         yield "When a store came back", [f"- {TEXTS[Way(one['way'])]}: {one['said']}" for one in document["failing"]]
     not_whole = [
-        f"- {cell['name']}: {100 * cell['restored']:.0f} % of the tokens were restored, the others computed"
+        f"- {cell['name']}: {100 * cell['restored']:.0f} % of the tokens were restored, the others computed: "
+        f"{because(cell['reasons'])}"
         for cell in document["cells"]
         if cell["status"] == "measured" and cell["way"] in HITS and cell["restored"] < WHOLE
     ]
@@ -100,7 +106,7 @@ def notes(document: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         told = f"{sum(count for count, _ in late)} of {sum(known for _, known in late)}"
         not_whole.append(f"- inter-token comparison: {told} known contexts were computed; that is in its numbers")
     if not_whole:
-        yield "Not restored whole", not_whole
+        yield "Not restored whole, by the tier's decision", not_whole
     absent = [f"- {cell['name']}: {cell['status']}: {cell['why']}" for cell in document["cells"] if "why" in cell]
     absent += [f"- {name}: {why}" for name, why in document["left_out"].items()]
     if absent:

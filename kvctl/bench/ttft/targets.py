@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import comb, inf
 from statistics import median
 
 from kvctl.bench.ttft.between import Between, Traffic
@@ -13,6 +14,7 @@ FASTER = 30.0  # restored against recomputed
 RAW_SHARE = 0.7
 GRACE = 0.060  # seconds
 BETWEEN = 1.05
+CONFIDENCE = 0.9
 EXTRA = 1.25  # with a failing store against without any,
 LEAST = 4096  # of contexts of so many tokens and more
 NAMES = {Kind.MEMORY: "from the store's memory", Kind.FLASH: "from flash", Kind.FIRST: "first after an engine's start"}
@@ -29,6 +31,7 @@ class Row:
     medians: dict[str, float]
     repetitions: int
     why: str = ""  # of what was not measured
+    between: tuple[float, float] | None = None  # where the ratio's median lies in 9 of 10 such runs
 
 
 def at_least(ratio: float | None, limit: float) -> tuple[str, bool | None]:
@@ -79,18 +82,35 @@ def bound_rows(restores: Restores) -> Iterator[Row]:
         yield Row(name, ratio, *at_most(ratio, 1.0), medians, counted(restores, kind), restores.failed)
 
 
+def interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Between which of the values the median lies, with 90 % confidence whatever their distribution; None: too few.
+
+    By order statistics: the k-th smallest and largest, of which the binomial distribution says how often they miss it.
+    """
+    ordered, count = sorted(values), len(values)
+    missed, k = 0.0, 0
+    while k < count / 2 and 2 * (missed + comb(count, k) / 2**count) <= 1 - CONFIDENCE:
+        missed += comb(count, k) / 2**count
+        k += 1
+    return (ordered[k - 1], ordered[-k]) if k else None
+
+
 def between_rows(between: Between) -> Iterator[Row]:
+    """A verdict only where all of the interval is on one side: noise neither holds nor does not."""
     for traffic in Traffic:
-        one, other = between.p99(traffic, stored=True), between.p99(traffic, stored=False)
-        if one is None and other is None and not between.failed:
+        pairs = between.compared(traffic)
+        if not pairs and not between.failed:
             continue
-        ratio = None if one is None or other is None else one / other
-        medians = {name: value for name, value in (("with", one), ("without", other)) if value is not None}
-        count = min(
-            sum(p.traffic is traffic and p.stored is stored for p in between.phases) for stored in (True, False)
-        )
-        name = f"inter-token p99, {traffic}: with / without"
-        yield Row(name, ratio, *at_most(ratio, BETWEEN), medians, count, between.failed)
+        name, required = f"inter-token p99, {traffic}: with / without", at_most(None, BETWEEN)[0]
+        if not pairs:
+            yield Row(name, None, required, None, {}, 0, between.failed)
+            continue
+        ratios = [one / other for one, other in pairs]
+        medians = {"with": median(one for one, _ in pairs), "without": median(other for _, other in pairs)}
+        found = interval(ratios)
+        low, high = found or (0.0, inf)
+        holds = True if high <= BETWEEN else False if low > BETWEEN else None
+        yield Row(name, median(ratios), required, holds, medians, len(pairs), "", found)
 
 
 def degraded_rows(pairs: Sequence[Pair]) -> Iterator[Row]:

@@ -15,8 +15,10 @@ from pathlib import Path
 from kvctl.connector.client import StoreClient
 from kvctl.connector.keys import Identity, load_lease
 from kvctl.connector.wire import PutStatus
+from kvctl.types.chunks import Meta
 
 BEGUN = 8  # chunks until it is under way
+KEPT = 10  # seconds that the store is to keep one
 
 
 def main() -> None:
@@ -31,7 +33,8 @@ def main() -> None:
         # The wait for the end is the pace: until so many bytes are due.
         while not waiting.select(max(begun + stored * len(plain) / setup["rate"] - time.monotonic(), 0)):
             name = hashlib.sha256(seed + stored.to_bytes(8, "little")).digest()
-            status = client.put(lease, name, plain)
+            # With an end, so that a write that runs for long fills no store: one that is full takes no more.
+            status = client.put(lease, name, plain, Meta(expires_at=int(time.time()) + KEPT))
             if status is not PutStatus.STORED:
                 raise SystemExit(f"the store did not take a chunk of the large write: {status.name}")
             stored += 1

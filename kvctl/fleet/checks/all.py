@@ -1,6 +1,7 @@
 """Imports every module of checks, which registers them."""
 
 from kvctl.fleet.checks import (
+    certificates,
     cm,
     counters,
     ecn,
@@ -22,6 +23,6 @@ from kvctl.fleet.checks import (
 )
 
 MODULES = (
-    cm, counters, ecn, firmware, gdr, host, intel, link, net, nic, nvconfig, nvme, pcie, probed, qos, storage, switch,
-    unfed,
+    certificates, cm, counters, ecn, firmware, gdr, host, intel, link, net, nic, nvconfig, nvme, pcie, probed, qos,
+    storage, switch, unfed,
 )  # fmt: skip

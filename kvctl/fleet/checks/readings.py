@@ -1,6 +1,7 @@
-"""Readings beside the facts of nodes: switch ports and results of marked probes."""
+"""Readings beside the facts of nodes: switch ports, results of marked probes, the site's certificates."""
 
 from dataclasses import dataclass, field
+from datetime import date
 
 from kvctl.types.facts import Fact, absent
 
@@ -40,3 +41,14 @@ class ProbeResult:
     gbits: Fact[float] = field(default_factory=absent)  # Gb/s
     sent: Fact[dict[int, int]] = field(default_factory=absent)
     received: Fact[dict[int, int]] = field(default_factory=absent)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """One that the site's CA signed, or its own. `ends` is None when it cannot be read: `why`."""
+
+    name: str  # gpu1-engine
+    use: str  # engine, gateway, store, service, client, server, ca
+    node: str = ""  # of the inventory; none: the controller's, or a service of somebody else's
+    ends: date | None = None
+    why: str = ""

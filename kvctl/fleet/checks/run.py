@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from kvctl.fleet.checks.causes import Raw, explain
 from kvctl.fleet.checks.outcome import Outcome, Place, not_applicable, unclear
-from kvctl.fleet.checks.readings import ProbeResult, SwitchPort
+from kvctl.fleet.checks.readings import Certificate, ProbeResult, SwitchPort
 from kvctl.fleet.checks.registry import CheckSpec, specs
 from kvctl.fleet.checks.scope import Fleet, Host
 from kvctl.fleet.checks.switch_output import read_ports
@@ -29,16 +29,17 @@ def run_checks(
     previous: Mapping[str, NodeFacts] | None = None,
     switches: Mapping[str, Sequence[SwitchPort] | str] | None = None,
     probes: Sequence[ProbeResult] | None = None,
+    certificates: Sequence[Certificate] = (),
     extra: Iterable[Finding] = (),
     only: Collection[str] = (),
 ) -> tuple[Finding, ...]:
     """Every finding, worst first.
 
     `facts` by node name; a node of the inventory without facts is UNKNOWN in every check. `previous` is an earlier
-    reading of the same nodes, for what only growth can show. `switches`, by name: ports, or the text of the switch's
-    own show commands. `probes`: results of marked transfers; None when none was asked for. `extra`: findings made
-    elsewhere, waived and sorted alike. `only`: globs of check ids to return; all checks still run, so that causes
-    are known.
+    reading of the same nodes, for what only growth can show. `switches`, by name: ports, or the text of the
+    switch's own show commands. `probes`: results of marked transfers; None when none was asked for. `certificates`:
+    the site's. `extra`: findings made elsewhere, waived and sorted alike. `only`: globs of check ids to return; all
+    checks still run, so that causes are known.
     """
     fleet = Fleet(
         inventory,
@@ -46,6 +47,8 @@ def run_checks(
         previous,
         None if switches is None else {name: read_switch(given, inventory) for name, given in switches.items()},
         None if probes is None else tuple(probes),
+        tuple(certificates),
+        today,
     )
     raw = explain([(spec, place, out) for spec in specs() for place, out in outcomes(spec, fleet)])
     findings = [waived(finding(r, fleet), inventory.waivers, today, r[0].waivable) for r in raw]

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
 
 from kvctl.fleet.checks.outcome import Place
-from kvctl.fleet.checks.readings import ProbeResult, SwitchPort
+from kvctl.fleet.checks.readings import Certificate, ProbeResult, SwitchPort
 from kvctl.fleet.inventory.model import DrivePolicy, Fabric, Inventory, Node, Rail, Role
 from kvctl.types.facts import Drive, Nic, NodeFacts
 
@@ -64,6 +65,8 @@ class Fleet:
     previous: Mapping[str, NodeFacts] | None = None
     switches: Mapping[str, tuple[SwitchPort, ...] | str] | None = None  # a text says why a switch was not read
     probes: tuple[ProbeResult, ...] | None = None
+    certificates: tuple[Certificate, ...] = ()
+    today: date = date.min
 
     @property
     def fabric(self) -> Fabric:

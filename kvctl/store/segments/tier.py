@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from operator import attrgetter
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
@@ -26,7 +27,7 @@ from kvctl.store.api import (
 )
 from kvctl.store.buffers import BufferPool
 from kvctl.store.guard import Guard
-from kvctl.store.ram import RamTier
+from kvctl.store.ram import RamReading, RamTier
 from kvctl.store.segments.chosen import Chosen, by_keys, by_subject, everything
 from kvctl.store.segments.clean import compact_segment, erase, scrub, sparse_segments
 from kvctl.store.segments.layout import Entry, check_names
@@ -63,6 +64,7 @@ class SegmentsTier:
         guard: Guard | None = None,
     ) -> None:
         self.name = name
+        self._promote = promote
         self._guard = guard or Guard()
         self._swept: dict[Mount, bytes] = {}  # where the sweep of expired chunks goes on
         self._clock = clock
@@ -106,6 +108,14 @@ class SegmentsTier:
             if reading is not None:
                 return reading
         return None
+
+    def fetch(self, scope: Scope, key: bytes) -> int:
+        """See api.Tier. Who asks for the chunk meanwhile has its pieces as they come."""
+        reading = self.read(scope, key) if self._promote else None
+        if reading is None:
+            return 0
+        with closing(reading):
+            return 0 if isinstance(reading, RamReading) else reading.length  # what is still queued is in memory
 
     def write(self, scope: Scope, record: Record, buffer: Buffer, *, durable: bool, done: Done) -> None:
         """See api.Tier. Waits while every queue is full, at most 5 s. A buffer may be in one tier's queue at a time.

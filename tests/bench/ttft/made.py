@@ -33,10 +33,10 @@ def restores(**seconds):
     return made
 
 
-def between(with_, without):
+def between(*windows, traffic=Traffic.BOTH):
+    """p99 of windows without and with in turn, without at both ends."""
     made = Between(SimpleNamespace(), SimpleNamespace(), 200)
-    for stored, values in ((True, with_), (False, without)):
-        made.phases += [Phase(Traffic.BOTH, stored, 0.03, value, 400, 10, 5, 0) for value in values]
+    made.phases = [Phase(traffic, at % 2 == 1, 0.03, value, 400, 10, 5, 0) for at, value in enumerate(windows)]
     return made
 
 
@@ -68,6 +68,7 @@ def measured(way, group, first, between=(0.03, 0.05)):
         "first": {"p50": first[0], "p99": first[1], "count": 3},
         "between": {"p50": between[0], "p99": between[1], "count": 45},
         "restored": 1.0 if way is not Way.MISS else 0.0,
+        "reasons": {},
         "rounds": 3,
         "written": None,
     }

@@ -78,3 +78,14 @@ def test_cells_that_were_not_asked_for_are_not_kept():
     made.fail([Cell(Way.OBJECT, Group(8192, 1))], "no bucket")
     assert not made.samples
     assert not made.failures
+
+
+def test_what_the_tier_decided_not_to_load_is_its_decision_and_no_restore():
+    made = book(Way.FLASH)
+    made.add(FLASH, sample(answer(1.5), reasons={"late": 1, "failed": 1}), [answer()])
+    row = made.row(FLASH, "")
+    assert row["status"] == "declined"
+    assert row["why"].startswith("1 x not there when")
+    made.add(FLASH, sample(answer(0.1, cached=1024), memory=0.0), [answer()])
+    assert (made.row(FLASH, "")["status"], made.row(FLASH, "")["restored"]) == ("measured", 0.5)
+    assert made.row(FLASH, "")["reasons"] == {"late": 1, "failed": 1}

@@ -10,7 +10,7 @@ from kvctl.bench.ttft.cells import Group, Way
 from kvctl.bench.ttft.command import written
 from kvctl.bench.ttft.report import render
 from kvctl.bench.ttft.targets import rows
-from tests.bench.ttft.made import document, measured, restores
+from tests.bench.ttft.made import between, document, measured, restores
 
 CELLS = [
     measured(Way.MISS, Group(1024, 1), (1.0, 1.2)),
@@ -53,8 +53,10 @@ def test_lengths_and_sessions_are_tables_of_their_own():
 
 
 def test_a_restore_that_was_not_whole_is_told():
-    part = measured(Way.DISK, Group(1024, 4), (0.1, 0.2)) | {"restored": 0.75}
-    assert "- disk/1024x4: 75 % of the tokens were restored" in render(document([part]), "markdown")
+    part = measured(Way.DISK, Group(1024, 4), (0.1, 0.2)) | {"restored": 0.75, "reasons": {"late": 1, "failed": 1}}
+    told = line(render(document([part]), "markdown"), "- disk/1024x4: 75 % of the tokens were restored")
+    assert "1 x not there when" in told
+    assert "failed" not in told
 
 
 def test_a_failing_store_is_shown_beside_the_same_prompt_without_any():
@@ -83,3 +85,8 @@ def test_the_chart_is_a_picture(tmp_path):
 def test_restores_that_came_late_in_the_inter_token_comparison_are_told():
     samples = {"between": [{"known": 10, "recomputed": 0}, {"known": 10, "recomputed": 3}]}
     assert "3 of 20 known contexts were computed" in render(document(CELLS, samples=samples), "markdown")
+
+
+def test_a_ratio_that_is_too_uneven_is_not_decided():
+    row = asdict(rows(None, between(1.0, 1.0, 1.0, 1.2, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0), None)[0])
+    assert "| 1.00 (0.90 to 1.20) | <= 1.05 | not decided |" in render(document(CELLS, [row]), "markdown")

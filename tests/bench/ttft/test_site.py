@@ -1,11 +1,13 @@
 """The benchmark's stores: where a chunk is after a move, a large write beside it, and what the relay lets through."""
 
 import hashlib
+import json
 import os
 import time
 
 import pytest
 
+from kvctl.bench.ttft import writer
 from kvctl.bench.ttft.site import SLOW_RATE, WRITE_RATE, Site, await_that, site
 from kvctl.connector.client import StoreClient
 from kvctl.connector.handle import PARAMETER, salt_digest, verify
@@ -56,6 +58,33 @@ def test_a_large_write_tells_its_speed_and_leaves_nothing(stores):
         await_that("chunks of the large write", lambda: stores.chunks((stores.main,)) > before)
     assert 0 < told["rate"] <= WRITE_RATE * 1.5
     await_that("it is gone", lambda: stores.chunks((stores.main,)) == before)
+
+
+def test_a_large_write_that_runs_for_long_fills_no_store(stores, monkeypatch):
+    kept: list[float] = []
+
+    class Endless(StoreClient):
+        def put(self, lease, key, data, meta):
+            kept.append(meta.expires_at - time.time())
+            if len(kept) == 3:
+                raise SystemExit
+            return super().put(lease, key, data, meta)
+
+    setup = {
+        "lease": str(stores.directory / "leases" / "filler.json"), "identity": str(stores.directory / "engine.key"),
+        "address": stores.main.node.addresses[0], "store_key": stores.main.node.public_key, "chunk": 1 << 16,
+        "rate": WRITE_RATE,
+    }  # fmt: skip
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as told, os.fdopen(reading) as heard:
+        told.write(json.dumps(setup) + "\n")
+        told.flush()
+        monkeypatch.setattr(writer, "StoreClient", Endless)
+        monkeypatch.setattr("sys.stdin", heard)
+        with pytest.raises(SystemExit):
+            writer.main()
+    assert len(kept) == 3
+    assert all(0 < seconds <= writer.KEPT for seconds in kept)
 
 
 def test_a_slow_store_is_slow_behind_its_relay(stores):

@@ -1,9 +1,14 @@
 """What must hold: ratios of medians, and what is no pass."""
 
+import random
+from statistics import median
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvctl.bench.ttft.cells import Way
-from kvctl.bench.ttft.targets import bound, rows
+from kvctl.bench.ttft.targets import bound, interval, rows
 from tests.bench.ttft.made import between, pair, restores
 
 
@@ -48,11 +53,50 @@ def test_a_comparison_that_failed_has_no_ratio():
     assert all(row.ratio is None and row.why == "another output" for row in rows(made, None, None))
 
 
-@pytest.mark.parametrize(("with_", "holds"), [([0.10, 0.104, 0.2], True), ([0.10, 0.107, 0.2], False)])
-def test_inter_token_latency_is_judged_by_the_median_of_the_repetitions(with_, holds):
-    (row,) = rows(None, between(with_, [0.1, 0.09, 0.11]), None)
-    assert row.ratio == pytest.approx(with_[1] / 0.1)
+def windows(*ratios):
+    """With the given ratios to what is beside them, under a load that rises evenly."""
+    found = [1.0]
+    for at, ratio in enumerate(ratios):
+        found += [(1.5 + at) * ratio, 2.0 + at]
+    return between(*found)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "holds"),
+    [
+        ([1.0, 1.01, 1.02, 1.03, 1.04], True),
+        ([1.06, 1.07, 1.1, 1.2, 3.0], False),
+        ([0.9, 1.0, 1.02, 1.03, 1.2], None),  # who knows
+        ([1.0, 1.0, 1.0, 1.0], None),  # too few
+        ([0.5, 1.0, 1.0, 1.01, 1.02, 1.02, 1.03, 1.9], True),  # a burst in one window says nothing
+    ],
+)
+def test_inter_token_latency_is_judged_by_windows_side_by_side_and_not_by_noise(ratios, holds):
+    (row,) = rows(None, windows(*ratios), None)
+    assert row.ratio == pytest.approx(median(ratios))
     assert row.holds is holds
+    assert row.repetitions == len(ratios)
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=5, max_size=40))
+def test_the_interval_holds_the_median(values):
+    low, high = interval(values)
+    assert low <= median(values) <= high
+
+
+def test_an_interval_misses_the_median_in_one_of_ten_cases_at_most():
+    ones = random.Random(7)
+    missed = 0
+    for _ in range(2000):
+        low, high = interval([ones.random() for _ in range(9)])
+        missed += not low <= 0.5 <= high
+    assert 0.02 < missed / 2000 < 0.1
+
+
+def test_an_inter_token_comparison_that_failed_has_no_ratio():
+    made = windows(1.0, 1.0)
+    made.failed = "another output"
+    assert all((row.ratio, row.holds, row.why) == (None, None, "another output") for row in rows(None, made, None))
 
 
 def test_a_failing_store_is_judged_at_each_length_of_4096_tokens_and_more():

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kvctl.fleet.checks.readings import Certificate
 from kvctl.fleet.inventory.model import DriveLayout, DrivePolicy, Inventory
 from kvctl.types.facts import Contents, Gid, NvConfig, Pause, Service, Smart, known, unknown
 
@@ -160,6 +161,8 @@ FAULTS = (
             replace(PROBES[2], received=known({0: 1000, 3: 10}, "ethtool -S")), PROBES[3])),
     planted("13 Gb/s on a healthy link", "probe.bw", node="storage2", probes=(*PROBES[:2],
             replace(PROBES[2], gbits=known(13.0, "ib_write_bw")), PROBES[3])),
+    planted("a certificate that ends", "tls.ends",
+            certificates=(Certificate("storage2", "store", "storage2", f.TODAY),)),
     planted("SONiC port without PFC", "sw.sonic", switches=f.switches("sonic", pfc=known(on(4), "show pfc priority")),
             node="leaf1", facts=f.clean()),
     planted("Cumulus lossy", "sw.cumulus", switches=f.switches("cumulus", mode=known("lossy", "nv show")),
