@@ -98,14 +98,15 @@ def decisions(ctl: Controller, action: str, site: str, ref: str) -> list[Event]:
         tenants = [str(r["tenant"]) for r in rows(db, "SELECT tenant FROM tenants WHERE state <> 'offboarded'")]
         bound = policies.versions(db)
         made = [(tenant, decision(ctl, db, action, tenant, site=site, ref=ref).event) for tenant in tenants]
-    return [at_home(event) if site == ctl.site and tenant not in bound else event for tenant, event in made]
+    return [at_home(event, bound=tenant in bound) if site == ctl.site else event for tenant, event in made]
 
 
-def at_home(event: Event) -> Event:
-    """Without a policy of the tenant's, what is here may stay here, whether this site was declared or not."""
-    if event.outcome == "ok":
+def at_home(event: Event, *, bound: bool) -> Event:
+    """What is at the controller's own site may stay there, unless the tenant's policy speaks of that very site."""
+    if event.outcome == "ok" or (bound and event.data["site"] is not None):
         return event
-    rule = "no residency policy: the archive stays at the controller's own site"
+    why = "no place is declared for it" if bound else "no residency policy"
+    rule = f"{why}: the archive stays at the controller's own site"
     return Event(event.kind, {**event.data, "verdict": "allow", "rule": rule}, event.tenant)
 
 

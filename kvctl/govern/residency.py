@@ -62,8 +62,8 @@ def _judge(
 ) -> tuple[bool, str]:
     if rules is None:
         at_home = bool(home) and where.country == home
-        known = home or "a country nobody has named"
-        return at_home, f"no residency policy of {tenant}: only {known}, the controller's own country"
+        said = f"only {home}, the controller's own country" if home else "nobody named the controller's country"
+        return at_home, f"no residency policy of {tenant}: {said}"
     countries = countries_of(rules, purpose)
     policy = f"residency {tenant}" + (f" v{version}" if version else "")
     listed = f"{purpose}_countries [{', '.join(countries)}]"

@@ -18,6 +18,7 @@ from kvctl.state import records
 from kvctl.types import requests as r
 from kvctl.types.errors import KvctlError, LockedError, RefusedError, UsageError
 from kvctl.types.principals import Principal, Role
+from tests.controller import policy_site
 
 ROOT = Principal("unix:root", frozenset({Role.OPERATOR, Role.ADMIN}), fresh=True)
 REMOTE = Principal("local:olga", frozenset({Role.OPERATOR}), fresh=True)
@@ -147,6 +148,27 @@ def test_residency_refuses_a_backup_elsewhere(ctl: Controller, tmp_path: Path):
     assert caught.value.code == "KV-CTL-056"
     assert not (tmp_path / "b").exists()
     assert list(ctl.books.recorded(0))[-1].outcome == "refused"
+
+
+def test_an_undeclared_site_keeps_its_own_backups_and_takes_them_back(state: Path, tmp_path: Path):
+    """A policy speaks of the places of stores; where the controller is may be none of them."""
+    with opened(settings(state)) as ctl:
+        create(ctl, "acme", "zen")
+        policy_site.apply(ctl)
+        backup(ctl, tmp_path / "b")
+        export_master_key(None, state, tmp_path / "m")
+    assert put_back(tmp_path / "new", tmp_path / "b", master=tmp_path / "m")["same"] is True
+
+
+def test_a_policy_that_names_the_controllers_site_binds_its_backups(state: Path, tmp_path: Path):
+    with opened(settings(state)) as ctl:
+        create(ctl, "acme")
+        policy_site.apply(
+            ctl, policy_site.POLICY.replace("name: dallas,", "name: local,").replace("site: dallas", "site: local")
+        )
+        with pytest.raises(RefusedError, match="residency refuses this backup") as caught:
+            backup(ctl, tmp_path / "b")
+        assert "US is not in storage_countries [DE, FR]" in (caught.value.why or "")
 
 
 def test_a_rehearsal_writes_nothing(ctl: Controller, tmp_path: Path):

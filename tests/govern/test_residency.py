@@ -30,7 +30,7 @@ def test_without_a_policy_only_home_is_allowed():
     assert decide(world("DE"), "t", "s", "flash", home="DE").allowed
     assert not decide(world("FR"), "t", "s", "flash", home="DE").allowed
     nowhere = decide(world("DE"), "t", "s", "flash", home="")
-    assert (nowhere.allowed, "nobody has named" in nowhere.rule) == (False, True)
+    assert (nowhere.allowed, "nobody named the controller" in nowhere.rule) == (False, True)
 
 
 def test_the_rule_names_the_version_the_country_and_the_list():
