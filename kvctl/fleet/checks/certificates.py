@@ -9,7 +9,6 @@ from kvctl.fleet.checks.scope import Fleet
 from kvctl.types.findings import Remedy, Severity
 
 DAYS = 30  # a deployment renews what ends within as many
-CONTROLLER = "kvctld"
 REMEDIES = {
     "engine": "Run kvctl deploy serving --limit {node}: it renews what ends within 30 days.",
     "gateway": "Run kvctl deploy gateway --limit {node}: it renews what ends within 30 days.",
@@ -34,9 +33,9 @@ REMEDIES = {
 )
 def ends(fleet: Fleet) -> Iterator[tuple[Place, Outcome]]:
     for one in fleet.certificates:
-        yield (one.node or CONTROLLER, one.name), judge(one, fleet)
+        yield (one.node, f"certificate {one.name}"), judge(one, fleet)
     if not fleet.certificates:
-        yield (CONTROLLER, ""), not_applicable("no certificate was made over this state directory")
+        yield ("", ""), not_applicable("no certificate was made over this state directory")
 
 
 def judge(one: Certificate, fleet: Fleet) -> Outcome:

@@ -26,17 +26,19 @@ def found(*certificates):
     ],
 )  # fmt: skip
 def test_a_certificate_that_ends_within_30_days_is_a_finding(days, verdict, severity, bad):
-    one = found(Certificate("gpu1-engine", "engine", "gpu1", TODAY + timedelta(days=days)))["gpu1", "gpu1-engine"]
+    one = found(Certificate("gpu1-engine", "engine", "gpu1", TODAY + timedelta(days=days)))[
+        "gpu1", "certificate gpu1-engine"
+    ]
     assert (one.verdict, one.severity, one.bad) == (verdict, severity, bad)
 
 
 @pytest.mark.parametrize("use", sorted(REMEDIES))
 def test_each_says_what_renews_it(use):
-    one = found(Certificate("x-1", use, "gpu1", TODAY))["gpu1", "x-1"]
+    one = found(Certificate("x-1", use, "gpu1", TODAY))["gpu1", "certificate x-1"]
     assert "kvctl" in one.remedy.text
     assert "{" not in one.remedy.text
 
 
 def test_one_that_cannot_be_read_is_unknown_and_none_is_not_a_pass():
-    assert found(Certificate("ca", "ca", "", None, "ca.crt: no PEM"))["kvctld", "ca"].verdict is Verdict.UNKNOWN
+    assert found(Certificate("ca", "ca", "", None, "ca.crt: no PEM"))["", "certificate ca"].verdict is Verdict.UNKNOWN
     assert [f.verdict for f in found().values()] == [Verdict.NOT_APPLICABLE]
