@@ -50,7 +50,7 @@ def newest_run(lab, after):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["SIGINT", "SIGKILL"])
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(3))
 def test_a_cut_run_leaves_nothing_and_is_finished_by_resume(lab, how, turn):
     moment = random.Random(f"{how}{turn}").uniform(1.0, 16.0)
     plant(lab)
