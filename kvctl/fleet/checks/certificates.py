@@ -24,7 +24,7 @@ REMEDIES = {
     id="tls.ends",
     severity=Severity.WARNING,
     title="No certificate of the site ends soon",
-    reads=("tls.ends",),
+    reads=("certificate.ends",),
     right="more than 30 days left",
     remedy=Remedy(text="Deploy to the node again: kvctl deploy renews what ends within 30 days"),
     site_wide=True,
