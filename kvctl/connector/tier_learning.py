@@ -36,6 +36,7 @@ class Learning:
                 self.rate = tokens / seconds
 
     def loaded(self, size: int, seconds: float) -> None:
+        """A load of `size` bytes came whole."""
         with self._lock:
             self._probed = self._clock()
             expected = self._load.predict(size)

@@ -137,8 +137,10 @@ class Loader:
         if not loaded:
             self._counts.add("kvctl_tier_lost_seconds", waited)
             return
-        # What broke off would have taken longer by as much as is missing.
-        self._learning.loaded(len(chunks) * restore.shape.row, seconds * len(chunks) / len(loaded))
+        # What broke off says that the store hung, ended or was slow, and the breaker hears of it. As a time it would
+        # keep large loads away from a store that is well again.
+        if len(loaded) == len(chunks):
+            self._learning.loaded(size, seconds)
         self._counts.add("kvctl_tier_used_bytes", size)
         spots = [chunk.spot for chunk in loaded if chunk.spot.group == loaded[0].spot.group]
         tokens = restore.shape.tokens[spots[0].group]

@@ -287,6 +287,7 @@ def test_what_happens_is_seen_without_a_reload(chromium, console, kvctld):
     assert "kind=approval" in page.url
     page.go_back()
     expect(page.locator("#events tbody")).to_contain_text("key.created")
+    expect(page.locator("#live")).to_have_text(re.compile("Live"))  # the page that was read again listens, too
     page.go_forward()
     expect(page.locator("#events tbody")).not_to_contain_text("key.created")
     person.leave()

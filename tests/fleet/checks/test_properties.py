@@ -53,7 +53,10 @@ def run_all(facts: f.Facts) -> Any:
 def test_what_checks_read_exists():
     for spec in specs():
         for name in (*spec.reads, *spec.also):
-            assert name in READ_NAMES | NOT_FACTS or name.startswith(("certificate.", "probe.", "switch.")), (spec.id, name)
+            assert name in READ_NAMES | NOT_FACTS or name.startswith(("certificate.", "probe.", "switch.")), (
+                spec.id,
+                name,
+            )
 
 
 @pytest.mark.parametrize(("node", "path"), [(n, p) for n, p in PATHS if n in ("gpu1", "storage2")])
