@@ -88,12 +88,12 @@ def test_a_move_is_refused_and_the_rule_is_named(run):
 
 def test_a_second_person_approves_another_move_in_the_browser(run, console):
     account, propose, listed, move, moves = section(3)
-    link = re.search(r"/join/\S+", run(account).stdout).group()
+    link = re.search(r"https://\S+/join/\S+", run(account).stdout).group()
     name = re.search(r"m-\d+-\w+", run(propose).stderr).group()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page(ignore_https_errors=True)
-        page.goto(console + link)
+        page.goto(link)
         page.get_by_label("Password").first.fill(PASSWORD)
         page.get_by_role("button", name="Set password").click()
         page.get_by_label("Name").fill("bob")
