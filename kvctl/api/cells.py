@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from kvctl.types.eventwords import detail
+from kvctl.types.amounts import size
+from kvctl.types.eventwords import HEX, detail
 
 ID = re.compile(r"[aehmd]-\d{8}-[0-9a-f]{4,16}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
-HEX = re.compile(r"(sha256:)?[0-9a-f]{24,}")
 STATES = ("state", "outcome", "verdict", "approval_state", "severity", "decision", "would", "change")
 TONES = {
     "good": "PASS ok active done allow executed approved erased in-service yes pass sound finished in-force tightening",
@@ -33,7 +33,6 @@ LABELS = {
     "late_p50_s": "Late (p50)", "took_seconds": "Took", "clock_ms": "Clock off (ms)", "anew": "Stored again",
     "hit_rate_why": "Why no hit rate", "cost_why": "Why no price", "link_pending": "Link open",
 }  # fmt: skip
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SPANS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -85,13 +84,6 @@ def label(name: str) -> str:
 def tone(value: Any) -> str:
     """good, bad, warn, wait or quiet: what the colour and the icon beside a word say once more."""
     return TONE.get(str(value).replace(" ", "-"), TONE.get(str(value), "quiet"))
-
-
-def size(value: float) -> str:
-    amount, unit = float(value), 0
-    while abs(amount) >= 1024 and unit < len(UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:.0f} {UNITS[unit]}" if unit == 0 or abs(amount) >= 100 else f"{amount:.1f} {UNITS[unit]}"
 
 
 def span(seconds: float) -> str:

@@ -10,6 +10,7 @@ from kvctl.cli.governance import confirmed
 from kvctl.cli.options import controller_option, inventory_option, output_option
 from kvctl.cli.output import emit, note, table
 from kvctl.cli.told import dry_run_option, yes_option
+from kvctl.types.amounts import size
 from kvctl.types.chunks import TierName
 from kvctl.types.errors import ExitCode
 
@@ -82,7 +83,7 @@ def stat(fmt: str | None, **address: Any) -> None:
     daemon, ram = found["daemon"], found["ram"]
     state = "draining" if daemon["draining"] else "serving"
     click.echo(f"{daemon['node']}  kvstored {daemon['version']}  {state}  {daemon['sessions']} sessions")
-    click.echo(f"RAM  {_size(ram['ram_bytes'])} of {_size(ram['ram_capacity'])}, {ram['ram_chunks']} chunks")
+    click.echo(f"RAM  {size(ram['ram_bytes'])} of {size(ram['ram_capacity'])}, {ram['ram_chunks']} chunks")
     click.echo(table(rows, TIERS) or "no tiers")
 
 
@@ -125,7 +126,7 @@ def scrub(
     if fmt == "json":
         emit({"schema": "kvctl.store.scrub/1", **found, "bad": bad}, bad, ("tenant", "domain", "key"), "json")
     else:
-        click.echo(f"{found['chunks']} chunks, {_size(found['size'])} read; {len(bad)} quarantined")
+        click.echo(f"{found['chunks']} chunks, {size(found['size'])} read; {len(bad)} quarantined")
         if bad:
             click.echo(table(bad, ("tenant", "domain", "key")))
     return int(ExitCode.CHECK_FAILED if bad else ExitCode.OK)
@@ -192,11 +193,9 @@ def sync(store: str | None, dry_run: bool, inventory: str | None, fmt: str | Non
 @click.option("--reason", required=True, help="How, and who saw it; goes on record.")
 @yes_option
 @dry_run_option
-@inventory_option
+@record_options
 @output_option()
-def destroyed(
-    store: str, reason: str, yes: bool, dry_run: bool, inventory: str | None, fmt: str | None
-) -> None:  # fmt: skip
+def destroyed(store: str, reason: str, yes: bool, dry_run: bool, fmt: str | None, **flags: Any) -> None:
     """Declare that a store is no more, so that erasures stop waiting for it: another person must agree.
 
     Receipts then say that it was not covered, and who declared it.
@@ -204,7 +203,7 @@ def destroyed(
     from kvctl.cli.governance import connect_controller, show
     from kvctl.types.requests import StoreDestroyed
 
-    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    client, form = connect_controller(fmt=fmt, **flags)
     would = client.call("store.destroyed", StoreDestroyed(store, reason, dry_run=True))
     impact = would["impact"]
     had = f"the catalogue has {impact['copies']} copies, {impact['bytes']} bytes of {impact['tenants']} tenants there"
@@ -234,8 +233,8 @@ def _tier_row(tier: dict[str, Any]) -> dict[str, Any]:
     return {
         "tier": tier["name"],
         "state": "ok" if tier["writable"] else "READ-ONLY",
-        "used": _size(tier["used"]),
-        "capacity": _size(tier["capacity"]),
+        "used": size(tier["used"]),
+        "capacity": size(tier["capacity"]),
         "chunks": tier["chunks"],
         "quarantined": tier["counters"].get("quarantined", ""),
         "places": places,
@@ -253,10 +252,3 @@ def _time(seconds: int) -> str:
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _size(count: int) -> str:
-    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
-    while value >= 1024 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"

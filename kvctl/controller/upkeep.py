@@ -105,7 +105,7 @@ def at_home(event: Event, *, bound: bool) -> Event:
     """What is at the controller's own site may stay there, unless the tenant's policy speaks of that very site."""
     if event.outcome == "ok" or (bound and event.data["site"] is not None):
         return event
-    why = "no place is declared for it" if bound else "no residency policy"
+    why = "the policy declares no such site" if bound else "no residency policy"
     rule = f"{why}: the archive stays at the controller's own site"
     return Event(event.kind, {**event.data, "verdict": "allow", "rule": rule}, event.tenant)
 

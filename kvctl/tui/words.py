@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kvctl.types import amounts
+
 NOT_KNOWN = "not known"
 FAULT = {"critical": "!!", "warning": "! "}
 STATES = {
@@ -53,14 +55,7 @@ def age(seconds: float | None) -> str:
 
 def size(count: int | None) -> str:
     """Bytes in a binary unit; None is not zero."""
-    if count is None:
-        return NOT_KNOWN
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} PiB"
+    return NOT_KNOWN if count is None else amounts.size(count)
 
 
 def moment(value: Any) -> str:

@@ -4,12 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvctl.types.amounts import size
+
 LONGEST = 90  # characters of one value
 MOST = 3  # values of a list
 NAMES = ("id", "name", "operation")  # of fields whose value tells what it is
 HEX = re.compile(r"(sha256:)?[0-9a-f]{24,}")
 FRACTION = re.compile(r"(T\d\d:\d\d:\d\d)\.\d+Z$")  # of a second, at the end of a time
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 # Kind -> its fields, by dots into a document. Of the others, every plain field is said.
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -59,12 +60,6 @@ def inside(data: Any, names: Sequence[str]) -> Any:
 
 def field(name: str, value: Any) -> str:
     return size(value) if name.endswith("bytes") and type(value) is int and value >= 0 else said(value)
-
-
-def size(count: int) -> str:
-    """Exact when it is a whole number of a unit, to a tenth otherwise."""
-    unit = min(max(count.bit_length() - 1, 0) // 10, len(UNITS) - 1)
-    return f"{count / (1 << 10 * unit):.1f} {UNITS[unit]}".replace(".0 ", " ")
 
 
 def said(value: Any) -> str:

@@ -29,7 +29,7 @@ DATA = st.dictionaries(
     ("what.nobody-knows", {"why": "w" * 200, "done": True}, f"why: {'w' * 89}…; done: yes"),
     ("tenant.offboarding", {}, ""),
     ("tenant.created", {"entity": "Acme SAS", "quota_bytes": 1 << 40, "domains": ["user"]},
-     "entity: Acme SAS; quota bytes: 1 TiB; domains: user"),
+     "entity: Acme SAS; quota bytes: 1.0 TiB; domains: user"),
     ("move.store-ended", {"store": "s1", "moved": 2, "bytes": 1536}, "store: s1; moved: 2; bytes: 1.5 KiB"),
     ("key.created", {"id": "k1", "label": "", "expires_at": "2027-02-28T10:48:22.460Z"},
      "k1; expires at: 2027-02-28T10:48:22Z"),
