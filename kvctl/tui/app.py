@@ -303,8 +303,7 @@ class Console(App[None]):
 
     def close_line(self) -> None:
         self.query_one("#line", Input).display = False
-        if self.grid is not None:
-            self.grid.focus()
+        self.page.focus_on()
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         self.close_line()

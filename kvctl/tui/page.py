@@ -23,16 +23,23 @@ class Page(Vertical):
             await self.remove_children()
             if frame.level.text is not None:
                 await self.mount(Static(classes="name", markup=False), VerticalScroll(Static(id="text", markup=False)))
-                self.query_one(VerticalScroll).focus()
             for n, (table, narrow) in enumerate(zip(frame.level.tables, frame.narrow, strict=True)):
                 grid = Grid(table, narrow)
                 grid.styles.height = "2fr" if n == 0 else "1fr"
                 await self.mount(Static(classes="name", markup=False), grid)
-            grids = list(self.query(Grid))
-            if grids:
-                grids[frame.focus].focus()
         self.frame, self.crumbs = frame, crumbs
+        self.focus_on()
         self.fill()
+
+    def focus_on(self) -> None:
+        """Keys go to the level that is shown, but not away from a line in which somebody types.
+
+        At once: focus() of a widget comes later, when a line may be open.
+        """
+        frame, grids = self.frame, list(self.query(Grid))
+        if frame is None or any(line.display for line in self.screen.query("#line")):
+            return
+        self.screen.set_focus(grids[frame.focus] if grids else self.query_one(VerticalScroll))
 
     def fill(self) -> None:
         frame = self.frame

@@ -113,6 +113,21 @@ def test_enter_before_the_rows_are_there_opens_when_they_are():
     drive(client, script)
 
 
+def test_a_page_that_comes_while_a_command_is_typed_leaves_the_keys_with_it():
+    client = Stub()
+    client.hang = True
+
+    async def script(app, pilot):
+        await shows(app, pilot, "reading")
+        await pilot.press("enter", "colon", "r", "u")
+        client.released.set()
+        await shows(app, pilot, "fleet > storage2", ":ru")
+        await pilot.press("n", "s", "enter")
+        await shows(app, pilot, RUN, without=(":runs",))
+
+    drive(client, script)
+
+
 def test_a_page_that_is_left_opens_nothing_any_more():
     client = Stub()
     client.hang = True
