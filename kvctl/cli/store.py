@@ -16,6 +16,7 @@ from kvctl.types.errors import ExitCode
 
 DEFAULT = "unix:/run/kvctl/store-admin.sock"
 CHUNKS = ("tenant", "domain", "tier", "length", "stored", "expires", "key")
+COMPARED = ("store", "state", "catalogued", "found", "untracked", "missing", "unlike", "why")
 TIERS = ("tier", "state", "used", "capacity", "chunks", "quarantined", "places")
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -66,6 +67,7 @@ def command() -> None:
       kvctl store scrub --tier flash
       kvctl store drain --yes
       kvctl store sync
+      kvctl store compare
       kvctl store destroyed s2 --reason "shredded, protocol 4711"
     """
 
@@ -186,6 +188,28 @@ def sync(store: str | None, dry_run: bool, inventory: str | None, fmt: str | Non
     rows += [one | {"state": "would be read"} for one in document.get("would", [])]
     show(document, rows, ("store", "state", "put", "removed", "gap", "why"), form, "no stores are configured")
     return int(ExitCode.PARTIAL if any(one["state"] != "ok" for one in document["stores"]) else ExitCode.OK)
+
+
+@command.command("compare")
+@click.argument("store", required=False)
+@click.option("--dry-run", "--check", "dry_run", is_flag=True, help="Show which stores would be compared.")
+@inventory_option
+@output_option()
+def compare(store: str | None, dry_run: bool, inventory: str | None, fmt: str | None) -> int:
+    """Compare the catalogue with all that a store, or each of them, holds; then make it equal. Done daily by itself.
+
+    Exits 3 when a copy was untracked or unlike what the catalogue said, 5 when a store was not read.
+    """
+    from kvctl.cli.governance import connect_controller, show
+    from kvctl.types.requests import StoreNamed
+
+    client, form = connect_controller(inventory=inventory, fmt=fmt)
+    document = client.call("store.compare", StoreNamed(store, dry_run=dry_run))
+    rows = [*document["stores"], *(one | {"state": "would be compared"} for one in document.get("would", []))]
+    show(document, rows, COMPARED, form, "no stores are configured")
+    if any(one["state"] != "ok" for one in document["stores"]):
+        return int(ExitCode.PARTIAL)
+    return int(ExitCode.CHECK_FAILED if any(one["finding"] for one in document["stores"]) else ExitCode.OK)
 
 
 @command.command("destroyed")

@@ -47,13 +47,18 @@ def sync(ctl: Controller, store: str, told: Told | None = None) -> dict[str, Any
             ctl.schedule.poke("erasures")  # one may wait for this store
         return found
     except KvctlError as error:
-        if isinstance(error, UsageError) or not error.code.startswith("KV-STORE"):
-            raise
-        state = "unreachable" if isinstance(error, UnreachableError) else "failed"
-        why = f"{error.code}: {error.what}" + (f": {error.why}" if error.why else "")
-        with ctl.books.state.writing() as db:
-            table.mark_source(db, store, state, why, _now())
-        return {"store": store, "state": state, "why": why}
+        return _unread(ctl, store, error)
+
+
+def _unread(ctl: Controller, store: str, error: KvctlError) -> dict[str, Any]:
+    """What a store that could not be read comes to; what is wrong on this side is raised."""
+    if isinstance(error, UsageError) or not error.code.startswith("KV-STORE"):
+        raise error
+    state = "unreachable" if isinstance(error, UnreachableError) else "failed"
+    why = f"{error.code}: {error.what}" + (f": {error.why}" if error.why else "")
+    with ctl.books.state.writing() as db:
+        table.mark_source(db, store, state, why, _now())
+    return {"store": store, "state": state, "why": why}
 
 
 def address_of(ctl: Controller, store: str) -> StoreAddress:
@@ -187,14 +192,17 @@ def _together(pages: Iterator[list[dict[str, Any]]]) -> Iterator[list[dict[str, 
 
 
 # --- declared against observed --------------------------------------------------------------------------------------
-def compare(ctl: Controller, store: str) -> dict[str, Any]:
+def compare(ctl: Controller, store: str, who: Principal = SYSTEM) -> dict[str, Any]:
     """Compare the catalogue with a store's whole listing: an untracked copy is a finding. Then they are made equal."""
     address = address_of(ctl, store)
     with _reading:
         before = _now() - SLACK
         first = sync(ctl, store)
         if first["state"] == "ok":
-            list_whole(ctl, address)
+            try:
+                list_whole(ctl, address)
+            except KvctlError as error:
+                return _unread(ctl, store, error)
             first = sync(ctl, store)  # what came and went while it was read
         if first["state"] != "ok":
             return first
@@ -206,7 +214,7 @@ def compare(ctl: Controller, store: str) -> dict[str, Any]:
         "catalogued": found.catalogued, "found": found.found, "untracked": found.untracked, "missing": found.missing,
         "unlike": found.unlike,
     }  # fmt: skip
-    ctl.books.commit(SYSTEM, [Event("inventory.compared", {"store": store, **counts})])
+    ctl.books.commit(who, [Event("inventory.compared", {"store": store, **counts})])
     return {"store": store, "state": "ok", **counts, "finding": found.untracked + found.unlike > 0}
 
 
@@ -237,12 +245,23 @@ def ls(ctl: Controller, who: Principal, p: Nothing) -> dict[str, Any]:
 
 def sync_now(ctl: Controller, who: Principal, p: StoreNamed) -> dict[str, Any]:
     """Bring the catalogue up to one store or all of them."""
+    return {"schema": "kvctl.store.sync/1", **_each(ctl, p, sync)}
+
+
+def compare_now(ctl: Controller, who: Principal, p: StoreNamed) -> dict[str, Any]:
+    """Compare the catalogue with one store or all of them, as is done every day."""
+    return {"schema": "kvctl.store.compare/1", **_each(ctl, p, lambda ctl, store: compare(ctl, store, who))}
+
+
+def _each(ctl: Controller, p: StoreNamed, do: Callable[[Controller, str], dict[str, Any]]) -> dict[str, Any]:
     names = [p.store] if p.store is not None else sorted(ctl.settings.stores)
     for name in names:
         address_of(ctl, name)
     if p.dry_run:
-        return {"schema": "kvctl.store.sync/1", "would": [{"store": name} for name in names], "stores": []}
-    return {"schema": "kvctl.store.sync/1", "stores": [sync(ctl, name) for name in names]}
+        return {"would": [{"store": name} for name in names], "stores": []}
+    return {"stores": [do(ctl, name) for name in names]}
 
 
-SERVICES: dict[str, Service] = {"store.destroyed": declare, "store.ls": ls, "store.sync": sync_now}
+SERVICES: dict[str, Service] = {
+    "store.compare": compare_now, "store.destroyed": declare, "store.ls": ls, "store.sync": sync_now,
+}  # fmt: skip

@@ -105,6 +105,7 @@ TABLE: tuple[Operation, ...] = (
     read("service.ls", r.Nothing, SITE, site=True),
     change("service.remove", r.ServiceNamed, OPERATOR, site=True),
     read("snapshot.get", r.SnapshotRequest, frozenset({SERVICE})),
+    change("store.compare", r.StoreNamed, OPERATOR, AUDITOR, DPO, site=True),
     change("store.destroyed", r.StoreDestroyed, OPERATOR, step_up=True, site=True),
     read("store.ls", r.Nothing, SITE, site=True),
     change("store.sync", r.StoreNamed, OPERATOR, site=True),

@@ -1,7 +1,8 @@
-"""kvctl retention, hold, erase, usage and store sync: what each prints and with which code it ends."""
+"""kvctl retention, hold, erase, usage, store sync and compare: what each prints and with which code it ends."""
 
 import json
 
+import duckdb
 import pytest
 
 from tests.cli.governed import Kvctl
@@ -21,6 +22,17 @@ def kvctl(tmp_path, store):
     (made.site / "controller.yaml").write_text(json.dumps({"stores": {"s1": {"admin": store.settings.admin}}}))
     made("tenant", "create", "acme", "--entity", "Acme SAS")
     return made
+
+
+def test_a_catalogue_that_was_edited_is_found_by_a_comparison(kvctl, store):
+    store.put("a")
+    assert "would be compared" in kvctl("store", "compare", "--dry-run").stdout
+    kvctl("store", "compare")
+    with duckdb.connect(str(kvctl.site / "governance.duckdb")) as db:
+        db.execute("UPDATE chunks SET subject = 'somebody'")
+    found = kvctl.document("store", "compare", "s1", code=3)["stores"]
+    assert [(one["store"], one["unlike"], one["finding"]) for one in found] == [("s1", 1, True)]
+    assert not kvctl.document("store", "compare", "s1")["stores"][0]["finding"]
 
 
 def test_sync_then_plan_then_apply(kvctl, store):

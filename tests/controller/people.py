@@ -10,6 +10,7 @@ from kvctl.controller.settings import ControllerSettings
 from kvctl.types.principals import Kind, Principal, Role
 
 OPERATOR = Principal("unix:op", frozenset({Role.OPERATOR}), fresh=True)
+AUDITOR = Principal("unix:olga", frozenset({Role.AUDITOR}), fresh=True)
 ADMIN = Principal("unix:root", frozenset({Role.ADMIN}), fresh=True)
 ACME_ADMIN = Principal("local:ann", frozenset({Role.TENANT_ADMIN}), tenant="acme", fresh=True)
 

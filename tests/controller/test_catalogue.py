@@ -188,6 +188,21 @@ def test_comparison_of_a_store_that_is_away_says_so(ctl, store):
     assert query(ctl, "SELECT * FROM comparisons") == []
 
 
+def test_a_store_that_goes_away_while_it_is_compared_holds_up_no_other(ctl, store):
+    sync(ctl, "s1")
+    store.broken.add("ls")
+    found = ctl.call("store.compare", people.AUDITOR, StoreNamed("s1"))["stores"]
+    assert [(one["store"], one["state"]) for one in found] == [("s1", "unreachable")]
+    assert query(ctl, "SELECT * FROM comparisons") == []
+
+
+def test_a_comparison_that_was_asked_for_names_who_asked(ctl, store):
+    store.put("a")
+    (found,) = ctl.call("store.compare", people.AUDITOR, StoreNamed())["stores"]
+    assert (found["catalogued"], found["untracked"], found["finding"]) == (1, 0, False)
+    assert query(ctl, "SELECT actor FROM events WHERE kind = 'inventory.compared'") == [{"actor": "unix:olga"}]
+
+
 def test_the_distance_of_clocks_is_kept(ctl, store):
     store.ahead = 120.0
     sync(ctl, "s1")

@@ -53,7 +53,10 @@ PAGES = (
                 "stores",
                 ("store", "state", "why", "copies", "bytes", "clock_ms", "seen_at"),
                 "No store is registered. Deploy one with kvctl deploy storage.",
-                (Action("store.sync", "Read now", (("store", "store"),), lambda row: bool(row["configured"])),),
+                (
+                    Action("store.sync", "Read now", (("store", "store"),), lambda row: bool(row["configured"])),
+                    Action("store.compare", "Compare", (("store", "store"),), lambda row: bool(row["configured"])),
+                ),
             ),
             Part(
                 "Plan",
