@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable
 
-from kvctl.fleet.remote.dial import in_namespace
+from kvctl.fleet.remote.netns import in_namespace
 
 
 def addresses(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from kvctl.connector.unixhttp import UnixConnection
 from kvctl.controller.settings import EngineSettings, StoreSettings
-from kvctl.fleet.remote.dial import in_namespace
+from kvctl.fleet.remote.netns import in_namespace
 from kvctl.types.errors import ExitCode, KvctlError, LockedError, RefusedError, UnreachableError, UsageError
 
 CONNECT = 10.0  # seconds

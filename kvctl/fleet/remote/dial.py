@@ -1,19 +1,16 @@
 """Sockets to a node: plain, from a network namespace, or through a ProxyCommand; and the deadline over them."""
 
-import ctypes
 import errno
 import os
 import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvctl.fleet.remote import failures
+from kvctl.fleet.remote.netns import in_namespace
 from kvctl.fleet.remote.target import Target
 
-_CLONE_NEWNET = 0x40000000  # linux/sched.h
 _TCP_USER_TIMEOUT_MS = 30_000
 
 
@@ -90,42 +87,6 @@ def _why(error: OSError, address: str, port: int, limit: float) -> str:
     if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
         return f"no route to {address}: {os.strerror(error.errno)}"
     return f"{address} port {port}: {error.strerror or error}"
-
-
-def in_namespace(name: str, make: Callable[[], socket.socket]) -> socket.socket:
-    """Run `make` in a thread that has entered the network namespace /run/netns/`name`.
-
-    A socket stays in the namespace in which it was made (setns(2) is per thread), so the thread can end.
-    """
-    made: list[socket.socket] = []
-    failed: list[BaseException] = []
-
-    def enter() -> None:
-        try:
-            _setns(name)
-            made.append(make())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
-            failed.append(error)
-
-    thread = threading.Thread(target=enter, name=f"netns-{name}", daemon=True)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return made[0]
-
-
-def _setns(name: str) -> None:
-    try:
-        fd = os.open(f"/run/netns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise failures.no_namespace(name, error.strerror or str(error)) from error
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.setns(fd, _CLONE_NEWNET) != 0:
-            raise failures.no_namespace(name, os.strerror(ctypes.get_errno()))
-    finally:
-        os.close(fd)
 
 
 def _through_proxy(target: Target) -> Line:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kvctl.fleet.inventory.model import Access, Inventory, Node, Role, Site
-from kvctl.fleet.remote.dial import in_namespace
+from kvctl.fleet.remote.netns import in_namespace
 from kvctl.fleet.remote.target import Target, resolve
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
