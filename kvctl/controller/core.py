@@ -11,10 +11,10 @@ from kvctl.controller import settings as settings_file
 from kvctl.controller.authorize import authorize
 from kvctl.controller.books import Books
 from kvctl.controller.listening import url
+from kvctl.controller.refusals import Refusals
 from kvctl.controller.services import service
 from kvctl.controller.settings import ControllerSettings
 from kvctl.types.errors import KvctlError, RefusedError, UsageError
-from kvctl.types.events import Event
 from kvctl.types.operations import OPERATIONS
 from kvctl.types.principals import Principal
 
@@ -34,6 +34,7 @@ class Controller:
         self._read = settings, settings_file.stamp(settings.directory)
         self.settings_trouble: KvctlError | None = None
         self.books = books
+        self.refusals = Refusals(books.commit)
         self.schedule: Schedule | None = None  # of a kvctld; None in a process that lives for one call
         self.listens = ""  # where this process has its https side: https://HOST:PORT
 
@@ -85,14 +86,15 @@ class Controller:
         try:
             request = authorize(operation, who, request)
         except RefusedError as refused:
-            self.books.commit(
-                who, [Event("access.denied", {"operation": name, "code": refused.code}, who.tenant, "denied")]
-            )
+            self.refusals.record(who, {"operation": name, "code": refused.code})
             raise
         return service(name)(self, who, request)
 
     def close(self) -> None:
-        self.books.close()
+        try:
+            self.refusals.settle(every=True)
+        finally:
+            self.books.close()
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ def record(ctl: Controller, who: Principal, p: EventRecord) -> dict[str, Any]:
         data = {**p.data, "told": told.seen(ctl, p)}
     except RefusedError as refused:
         about = {"operation": "event.record", "code": refused.code, "kind": p.kind, "why": refused.what}
-        ctl.books.commit(who, [Event("access.denied", about, outcome="denied")])
+        ctl.refusals.record(who, about)
         raise
     (done,) = ctl.books.commit(who, [Event(p.kind, data, outcome=p.outcome)])
     return {"schema": "kvctl.event.record/1", "index": done.index, "told": data["told"]}

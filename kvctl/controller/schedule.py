@@ -159,7 +159,7 @@ def jobs_of(ctl: Controller) -> list[Job]:
         "holds": 30.0, "erasures": 5 * MINUTE, "retention": HOUR, "sync": ctl.settings.sync_seconds,
         "approvals": MINUTE, "acts": MINUTE, "moves": MINUTE, "usage": MINUTE, "compare": DAY,
     }  # fmt: skip
-    own = [Job("checkpoint", MINUTE, partial(checkpoint, ctl))]
+    own = [Job("checkpoint", MINUTE, partial(checkpoint, ctl)), Job("refusals", MINUTE, ctl.refusals.settle)]
     return own + [Job(name, every[name], found(ctl, place)) for name, place in WORK.items()]
 
 

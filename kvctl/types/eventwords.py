@@ -14,7 +14,7 @@ FRACTION = re.compile(r"(T\d\d:\d\d:\d\d)\.\d+Z$")  # of a second, at the end of
 
 # Kind -> its fields, by dots into a document. Of the others, every plain field is said.
 FIELDS: dict[str, tuple[str, ...]] = {
-    "access.denied": ("operation", "code"),
+    "access.denied": ("operation", "code", "more"),
     "account.created": ("name", "roles", "until"),
     "approval.aborted": ("approval", "why"),
     "approval.executed": ("approval",),

@@ -89,7 +89,7 @@ def test_what_this_version_does_not_have_is_shown_as_such():
 def test_every_job_has_its_pace(tmp_path: Path):
     with opened(ControllerSettings("par1", "", "", tmp_path / "par1")) as ctl:
         jobs = {job.name: job for job in jobs_of(ctl)}
-        assert set(jobs) == {"checkpoint", *WORK}
+        assert set(jobs) == {"checkpoint", "refusals", *WORK}
         assert jobs["sync"].every == ctl.settings.sync_seconds
         work = jobs["checkpoint"].work
         assert work is not None
