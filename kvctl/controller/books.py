@@ -19,7 +19,7 @@ from kvctl.controller.datalog import DataLog
 from kvctl.ledger.log import Log
 from kvctl.state.appliers import APPLIERS
 from kvctl.state.governance import Connection, GovernanceState
-from kvctl.types.errors import KvctlError
+from kvctl.types.errors import KvctlError, UsageError
 from kvctl.types.events import Event, Recorded
 from kvctl.types.principals import Principal
 
@@ -71,7 +71,9 @@ class Books:
     def commit(self, who: Principal, events: Sequence[Event]) -> list[Recorded]:
         """Record events and apply them, all or none. When this returns they are durable.
 
-        KV-CTL-002 when the disk is nearly full; what the log raises when it cannot be written: then nothing happened.
+        The tables take them first, in a transaction that ends after the log has them: what the tables refuse must not
+        be in the log, from which they are made again. UsageError KV-CTL-076 for that; KV-CTL-002 when the disk is
+        nearly full; what the log raises when it cannot be written: then nothing happened.
         """
         if not events:
             return []
@@ -81,9 +83,9 @@ class Books:
                 self.catch_up()  # the log took events that the tables then refused, as on a full disk
             at, first = now(), self.log.size
             entries = [entry_of(self.site, first + i, at, who, event) for i, event in enumerate(events)]
-            first = self.log.append(entries)
             done = [read_entry(first + i, entry) for i, entry in enumerate(entries)]
-            self.state.apply(done)
+            with self.state.applying(done):
+                self.log.append(entries)
         for told in tuple(self.on_commit):
             told(done)
         return done
@@ -123,7 +125,12 @@ def entry_of(site: str, index: int, at: str, who: Principal, event: Event) -> by
         "actor": who.name, "actor_tenant": who.tenant, "tenant": event.tenant, "outcome": event.outcome,
         "data": dict(event.data),
     }  # fmt: skip
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    try:
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:  # NaN, Infinity, half a surrogate pair: no other reader of the log would take them
+        raise UsageError(
+            "KV-CTL-076", "this cannot be put on record: nothing was changed", where=event.kind, why=str(error)
+        ) from error
 
 
 def read_entry(index: int, entry: bytes) -> Recorded:

@@ -21,6 +21,7 @@ from kvctl.types.errors import KvctlError, RefusedError, UsageError
 from kvctl.types.events import Event
 from kvctl.types.principals import SYSTEM, Principal
 from kvctl.types.requests import HoldLift, HoldSet, TenantScope
+from kvctl.types.times import utc
 
 if TYPE_CHECKING:
     from kvctl.controller.core import Controller, Service
@@ -80,10 +81,9 @@ def _until(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        moment = utc(text)
     except ValueError as error:
         raise UsageError("KV-RET-003", "that is no time", where=text[:40], fix="2026-12-31T00:00:00Z") from error
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     if moment <= datetime.now(UTC):
         raise UsageError("KV-RET-003", "a hold cannot end in the past", where=text[:40])
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

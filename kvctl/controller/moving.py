@@ -6,6 +6,7 @@ yet is fetched first, and then the rest is asked for.
 
 import contextlib
 import logging
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -34,10 +35,14 @@ log = logging.getLogger(__name__)
 class Running:
     """A move that this process carries out."""
 
-    stop: threading.Event = field(default_factory=threading.Event)
+    asked: threading.Event = field(default_factory=threading.Event)  # to stop
     forbidden: str = ""  # the rule that residency stops it by
     interrupted: bool = False
     progress: dict[str, dict[str, Any]] = field(default_factory=dict)  # store -> how far it is
+
+    @property
+    def stopping(self) -> bool:
+        return self.interrupted or self.asked.is_set()
 
 
 _running: dict[tuple[str, str], Running] = {}  # by state directory and move
@@ -58,7 +63,7 @@ def stop_here(ctl: "Controller", move: str) -> bool:
     """Have a move of this process stop; whether there is one."""
     found = _found(ctl, move)
     if found is not None:
-        found.stop.set()
+        found.asked.set()
     return found is not None
 
 
@@ -86,9 +91,9 @@ def run_move(
     `progress` is told {move, store, chosen, moved, bytes} about once a second. `stopping`: only fetch what stores did.
     LockedError KV-TIER-009 when this process does it already.
     """
-    with _claimed(ctl, move) as run:
+    with _claimed(ctl, move) as run, _ctrl_c(run):
         if stopping:
-            run.stop.set()
+            run.asked.set()
         with ctl.books.state.reading() as db:
             row, last = table.find(db, move), table.current(db, move)
             counted = {(one["store"], one["began_at"]) for one in table.ran(db, move)}
@@ -122,7 +127,7 @@ class _Carrier:
             left = self._left_over(store, address, request["id"])
             if left is not None:
                 found = self._record(store, left)
-            if not self._run.stop.is_set():
+            if not self._run.stopping:
                 found = self._record(store, self._ask(store, address, request))
         except KvctlError as error:
             why = " ".join(part for part in (f"{error.code} {error.what}", error.why) if part)
@@ -136,10 +141,9 @@ class _Carrier:
             if found is None or found["state"] != "running":
                 break
             self._tell(store, found)
-            if self._run.stop.is_set():
+            if self._run.stopping:
                 _cancel(address, name)
-            with self._interruptible():
-                threading.Event().wait(TICK)
+            threading.Event().wait(TICK)
         if found is None or (store, found["began_at"]) in self._counted:
             return None
         if found["state"] == "interrupted":
@@ -157,14 +161,13 @@ class _Carrier:
     def _look(
         self, future: "Future[dict[str, Any]]", store: str, address: StoreAddress, request: Mapping[str, Any]
     ) -> None:
-        with self._interruptible():
-            wait([future], TICK)
+        wait([future], TICK)
         if future.done():
             return
         name = request["id"]
         self._decide_again(store, request["target"])
         try:
-            if self._run.stop.is_set():
+            if self._run.stopping:
                 _cancel(address, name)
             self._tell(store, _row_of(address, name))
         except KvctlError as error:
@@ -172,7 +175,7 @@ class _Carrier:
 
     def _decide_again(self, store: str, tier: str) -> None:
         """A policy that was put in force meanwhile stops the move; that it does is on record."""
-        if self._run.stop.is_set():
+        if self._run.stopping:
             return
         tenant = self._row["tenant"]
         with self._ctl.books.state.reading() as db:
@@ -182,16 +185,7 @@ class _Carrier:
         self._run.forbidden = f"{store}/{tier}: {made.verdict.rule}"
         data = {"move": self._row["id"], "decisions": [made.id], "rules": [self._run.forbidden]}
         self._ctl.books.commit(self._who, [made.event, Event("tier.refused", data, tenant, "refused")])
-        self._run.stop.set()
-
-    @contextlib.contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C asks the store to stop and waits for its count."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self._run.interrupted = True
-            self._run.stop.set()
+        self._run.asked.set()
 
     def _tell(self, store: str, found: Mapping[str, Any] | None) -> None:
         if found is not None:
@@ -243,6 +237,26 @@ def _log_progress(about: Mapping[str, Any]) -> None:
 def _found(ctl: "Controller", move: str) -> Running | None:
     with _lock:
         return _running.get((str(ctl.directory), move))
+
+
+@contextlib.contextmanager
+def _ctrl_c(run: Running) -> Iterator[None]:
+    """Ctrl-C in the terminal of this process asks the store to stop, and its count is waited for; a second one ends the
+    process. An exception could come anywhere, between what the store did and its record."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT) or signal.SIG_DFL
+
+    def asked(number: int, frame: object) -> None:
+        run.interrupted = True  # no lock is taken: the main thread may hold it
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, asked)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

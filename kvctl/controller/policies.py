@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import approvals
@@ -18,6 +17,7 @@ from kvctl.types.errors import RefusedError, UsageError
 from kvctl.types.events import Event
 from kvctl.types.principals import Principal
 from kvctl.types.requests import PolicyApply, PolicyShow
+from kvctl.types.times import utc
 
 if TYPE_CHECKING:
     from kvctl.controller.core import Controller, Service
@@ -179,13 +179,11 @@ def _laws(policy: Policy, site: str) -> dict[str, Any]:
 def moment(text: str) -> str:
     """A time as the tables have it. UsageError KV-POL-005."""
     try:
-        found = datetime.fromisoformat(text)
+        return utc(text).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except ValueError as bad:
         raise UsageError(
             "KV-POL-005", f"{text!r} is no time", why=str(bad), fix="such as 2026-03-01T12:00:00Z"
         ) from bad
-    aware = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    return aware.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 EXECUTE = {"policy.apply": approvals.Executor(simulate, execute)}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kvctl.controller.core import Controller, Service
 
 SECONDS = 120.0  # for one store's answer
+MOST = 100_000  # chunks in one answer
 PREFIX = re.compile(r"[0-9a-f]{4,64}")
 RULES = ("hold", "maximum", "minimum", "idle", "within")
 
@@ -31,6 +32,8 @@ def plan(ctl: Controller, who: Principal, p: RetentionPlan) -> dict[str, Any]:
 
     `lag`: what policy says is gone and stores still have. `stores`: how old what the catalogue knows of each is.
     """
+    if not 0 <= p.limit <= MOST:
+        raise UsageError("KV-RET-010", "that many chunks are not listed", fix=f"a limit of 0 to {MOST}")
     at = _now()
     with ctl.books.state.reading() as db:
         if p.tenant is not None:

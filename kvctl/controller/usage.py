@@ -13,6 +13,7 @@ from kvctl.state import catalogue, usage
 from kvctl.types.errors import KvctlError, UnreachableError, UsageError
 from kvctl.types.principals import Principal
 from kvctl.types.requests import UsageShow
+from kvctl.types.times import utc
 
 if TYPE_CHECKING:
     from kvctl.controller.core import Controller, Service
@@ -130,11 +131,9 @@ def _time(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        return utc(text).replace(tzinfo=None).isoformat()
     except ValueError as error:
         raise UsageError("KV-RET-009", "that is no time", where=text[:40], fix="2026-03-01T00:00:00Z") from error
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return moment.replace(tzinfo=None).isoformat()
 
 
 def _now() -> datetime:

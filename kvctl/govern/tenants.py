@@ -19,6 +19,7 @@ MOST_DAYS = 366
 MOST_TEXT = 200
 LIMITS = ("quota_bytes", "requests_per_minute", "tokens_per_day", "max_concurrent")
 BIGGEST = 2**53  # the largest whole number that every JSON reader keeps
+MOST_CONCURRENT = 2**31 - 1
 
 
 def check_name(name: str, what: str = "tenant") -> str:
@@ -54,8 +55,9 @@ def check_new(asked: TenantCreate) -> None:
 
 def check_limits(limits: Mapping[str, int | None]) -> None:
     for name, limit in limits.items():
-        if limit is not None and not 1 <= limit <= BIGGEST:
-            raise _wrong(name, "a limit is at least 1; leave it out for no limit")
+        most = MOST_CONCURRENT if name == "max_concurrent" else BIGGEST
+        if limit is not None and not 1 <= limit <= most:
+            raise _wrong(name, f"a limit is 1 to {most}; leave it out for no limit")
 
 
 def new_limits(asked: TenantQuota, known: Mapping[str, Any]) -> dict[str, int | None]:

@@ -263,7 +263,7 @@ def until(condition, seconds=20):
 
 def test_a_running_move_is_stopped_and_resumed(ctl, daemon, monkeypatch):
     move = approved(ctl)
-    paced(monkeypatch, STORED * 2)
+    paced(monkeypatch, STORED / 2)
     slow = Slow(ctl, move)
     until(lambda: row(ctl, move)["state"] == "running" and is_running(ctl, move))
     until(lambda: (row(ctl, move)["progress"] or {}).get("s1", {}).get("moved"))
@@ -287,7 +287,7 @@ def test_a_running_move_is_stopped_and_resumed(ctl, daemon, monkeypatch):
 
 def test_a_policy_that_is_tightened_while_a_move_runs_stops_it(ctl, daemon, monkeypatch):
     move = approved(ctl)
-    paced(monkeypatch, STORED)
+    paced(monkeypatch, STORED / 2)
     slow = Slow(ctl, move)
     until(lambda: (row(ctl, move)["progress"] or {}).get("s1", {}).get("moved"))
     tighter = apply(ctl, POLICY.replace("[FR, DE]}", "[DE]}"))["approval"]
@@ -302,7 +302,7 @@ def test_a_policy_that_is_tightened_while_a_move_runs_stops_it(ctl, daemon, monk
 
 def test_ctrl_c_stops_it_and_says_what_was_done(ctl, daemon, monkeypatch):
     move = approved(ctl)
-    paced(monkeypatch, STORED * 2)
+    paced(monkeypatch, STORED / 2)
 
     def interrupt():
         until(lambda: (row(ctl, move)["progress"] or {}).get("s1", {}).get("moved"))

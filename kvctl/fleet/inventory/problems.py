@@ -46,7 +46,8 @@ class Problem:
     def text(self, name: str) -> str:
         field = f"{self.field}: " if self.field else ""
         allowed = f"; allowed: {self.allowed}" if self.allowed else ""
-        return f"{name}:{self.line}:{self.column} {field}{self.problem}{allowed}"
+        # What is allowed may be names of the same file, which can be anything.
+        return printable(f"{name}:{self.line}:{self.column} {field}{self.problem}{allowed}")
 
 
 class InventoryError(UsageError):
@@ -81,5 +82,10 @@ def field_name(path: tuple[str | int, ...]) -> str:
 
 def shorten(text: str, limit: int = 40) -> str:
     """Input of any size and content as one printable line."""
-    printable = "".join(c if c.isprintable() else "?" for c in text[: limit + 1])
-    return printable if len(printable) <= limit else printable[: limit - 3] + "..."
+    shown = printable(text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def printable(text: str) -> str:
+    """One line that moves no cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text)
