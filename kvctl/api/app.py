@@ -48,6 +48,13 @@ def create_app(
     problems.install(app, instead)
     app.state.door = login.Door(controller, identify, Throttle(clock))
     app.include_router(login.router(app.state.door))
+    app.state.oidc = None
+    if controller.settings.oidc is not None and accounts is not None:
+        from kvctl.api import oidc  # what speaks to a provider is loaded where there is one
+
+        app.state.oidc = oidc.OidcDoor(controller, identify, accounts, app.state.door, clock)
+        app.include_router(oidc.router(app.state.oidc))
+        public = (*public, *oidc.PUBLIC)
     app.include_router(stream.router(feed, identify))
     app.include_router(routes.router(controller))
     app.add_api_route("/healthz", healthz, methods=["GET"], openapi_extra={"security": []}, tags=["controller"])

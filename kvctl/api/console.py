@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
-from kvctl.api.drawing import draw, frame, gate, instead, templates
+from kvctl.api.drawing import draw, frame, gate, instead, provider_of, templates
 from kvctl.api.forms import fields_of, filled, read
 from kvctl.api.identity import Caller, caller_of
 from kvctl.api.login import address_of, session_of
@@ -30,6 +30,7 @@ from kvctl.types.resources import resource
 
 __all__ = ["instead", "pages", "read"]
 SHOWN_ONCE = ("secret", "api_key", "link", "key_text")  # of a document: what is not shown again
+ASKED = 200  # of all people
 TYPES = {"jsonl": "application/jsonl", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 SUGGESTED = {"tenants": ("tenant.ls", "tenant"), "stores": ("store.ls", "store"), "packs": ("audit.packs", "pack")}
@@ -49,6 +50,8 @@ def pages(app: FastAPI) -> None:
         ("/waiting", console.waiting, "GET"),
         ("/live", console.live, "GET"),
     ]
+    if app.state.oidc is not None:
+        routes.append(("/confirmed/{name}", console.confirmed, "GET"))
     for path, function, method in routes:
         app.add_api_route(path, function, methods=[method], include_in_schema=False, response_class=HTMLResponse)
 
@@ -80,10 +83,11 @@ class Console:
         self._app = app
         self._controller = app.state.controller
         self._shelf = Shelf()
+        self._asked = Shelf(ASKED)  # what is done after its asker was sent to the OpenID provider
 
     # --- pages
     async def sign_in(self) -> Response:
-        return gate(self._controller.site, "/login")
+        return gate(self._controller.site, "/login", provider=provider_of(self._app.state))
 
     async def join(self, token: str) -> Response:
         return gate(self._controller.site, f"/join/{token}")
@@ -175,8 +179,13 @@ class Console:
     ) -> Response:  # fmt: skip
         """What was wrong, with the password's field or the form as it was filled in."""
         form = form_of(about["operation"])
+        problem, again = error.as_dict(), ""
+        if error.code == "KV-API-003" and caller.session is not None and caller.session.identity is not None:
+            again = self._asked.put(asked_by(caller, about, fields))
+            what = f"{about['operation']} needs you to confirm who you are"
+            problem |= {"what": what, "fix": "confirm at the provider, then do it"}
         return self._draw(
-            "refused.html", caller, status_of(error), problem=error.as_dict(), fields=fields, form=form,
+            "refused.html", caller, status_of(error), problem=problem, fields=fields, form=form, again=again,
             known=await self._known(caller, [form] if form else []), **about,
         )  # fmt: skip
 
@@ -220,12 +229,18 @@ class Console:
             about = {"title": "Confirm your password", "back": back, "operation": operation, "here": ""}
             return self._draw(
                 "refused.html", caller, status_of(error), problem=error.as_dict(), fields=again, form=None, known={},
-                **about,
+                again="", **about,
             )  # fmt: skip
         if not operation:
             return RedirectResponse("/access", 303)
         fresh = dataclasses.replace(caller, principal=dataclasses.replace(caller.principal, fresh=True))
         return await self._do(operation, fresh, again, here(request))
+
+    async def confirmed(self, name: str, request: Request) -> Response:
+        """What was asked for before its asker was sent to the OpenID provider, with a button that does it now."""
+        caller = caller_of(request.scope)
+        asked = json.loads(self._asked.get(name, caller.principal.name).data)
+        return self._draw("confirmed.html", caller, here="", title=title_of(asked["operation"]), asked=asked)
 
     # --- what changes by itself
     async def waiting(self, request: Request) -> Response:
@@ -262,6 +277,11 @@ def event_row(event: Recorded) -> dict[str, Any]:
         "idx": event.index, "ts": event.at, "kind": event.kind, "actor": event.actor, "tenant": event.tenant,
         "outcome": event.outcome, "data": dict(event.data),
     }  # fmt: skip
+
+
+def asked_by(caller: Caller, about: dict[str, Any], fields: dict[str, str]) -> Kept:
+    asked = {"operation": about["operation"], "back": about["back"], "fields": fields}
+    return Kept(caller.principal.name, about["operation"], json.dumps(asked).encode(), "application/json")
 
 
 def here(request: Request) -> str:

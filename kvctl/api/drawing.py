@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from kvctl.api import cells
 from kvctl.api.identity import CALLER, Caller
-from kvctl.api.login import NAMED
+from kvctl.api.login import CONFIRMING, NAMED
 from kvctl.api.menu import SESSIONS, may
 from kvctl.api.problems import status_of
 from kvctl.api.screens import PAGES
@@ -50,8 +50,10 @@ def draw(template: str, site: str, caller: Caller | None, status: int = 200, **v
 def frame(site: str, caller: Caller | None) -> dict[str, Any]:
     """What the frame around every page needs."""
     who = caller.principal if caller else None
+    session = caller.session if caller else None
     return {
-        "site": site, "who": who, "csrf": caller.session.csrf if caller and caller.session else "",
+        "site": site, "who": who, "csrf": session.csrf if session else "",
+        "elsewhere": session is not None and session.identity is not None,
         "menu": menu(who), "as_of": now(), "detail": detail_paths(who),
     }  # fmt: skip
 
@@ -81,20 +83,35 @@ def instead(scope: Scope, error: KvctlError) -> Response | None:
         return None
     if error.code == "KV-API-010":
         return RedirectResponse("/login", 303)
-    site, status = scope["app"].state.controller.site, status_of(error)
-    if path == "/login" or path.startswith("/join/"):
-        return gate(site, path, status, problem=error.as_dict(), name=scope.get(NAMED, ""))
+    state, status = scope["app"].state, status_of(error)
+    site = state.controller.site
+    if scope.get(CONFIRMING):  # on the way back from another site, where the session's cookie is not sent
+        title = HEADINGS.get(status, "That did not work")
+        return draw("problem.html", site, None, status, title=title, here="", problem=error.as_dict(), back="/access")
+    if path == "/login" or path.startswith(("/login/oidc", "/join/")):
+        return gate(
+            site, path if path.startswith("/join/") else "/login", status, problem=error.as_dict(),
+            name=scope.get(NAMED, ""), provider=provider_of(state),
+        )  # fmt: skip
     return draw(
         "problem.html", site, scope.get(CALLER), status, title=HEADINGS.get(status, "That did not work"), here="",
         problem=error.as_dict(),
     )  # fmt: skip
 
 
-def gate(site: str, path: str, status: int = 200, *, problem: dict[str, Any] | None = None, name: str = "") -> Response:
+def provider_of(state: Any) -> str:
+    """How the OpenID provider is called; "" when there is none."""
+    return str(state.oidc.label) if state.oidc else ""
+
+
+def gate(
+    site: str, path: str, status: int = 200, *, problem: dict[str, Any] | None = None, name: str = "",
+    provider: str = "",
+) -> Response:  # fmt: skip
     """The sign-in, or the page of a one-time link."""
     joining = path.startswith("/join/")
     title, text, button = ("Set your password", JOIN, "Set password") if joining else ("Sign in", SIGN_IN, "Sign in")
     return draw(
         "gate.html", site, None, status, title=title, text=text, action=path, button=button, ask_name=not joining,
-        problem=problem, name=name, here="",
+        problem=problem, name=name, here="", provider="" if joining else provider,
     )  # fmt: skip

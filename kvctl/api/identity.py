@@ -29,6 +29,10 @@ class Accounts(Protocol):
 
     def principal(self, name: str) -> Principal | None: ...
 
+    def signed_in(self, name: str, identity: tuple[str, str] | None) -> Principal | None: ...
+
+    def of_identity(self, identity: tuple[str, str]) -> str | None: ...
+
     def redeem(self, token: str, password: str) -> str: ...
 
 
@@ -50,9 +54,9 @@ class Caller:
     address: str
 
 
-def cookie_of(headers: Mapping[str, str]) -> str | None:
+def cookie_of(headers: Mapping[str, str], name: str = COOKIE) -> str | None:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return None
     return found.value if found else None
@@ -85,12 +89,20 @@ class Identify:
         session = self.sessions.find(token, touch=touch)
         if session is None:
             raise nobody("the session is over")
-        # Asked for each time: a role that was taken away, or an account that was disabled, counts from now on.
-        principal = self.accounts.principal(session.account) if self.accounts else None
+        # Asked for each time: a role that was taken away, an account that was disabled or that is signed in to in
+        # another way, counts from now on.
+        principal = self.accounts.signed_in(session.account, session.identity) if self.accounts else None
         if principal is None:
-            self.sessions.close_account(session.account)
-            raise nobody("the account is disabled or gone")
+            self._end(session)
+            raise nobody("the account is disabled or gone, or is signed in to in another way")
         return Caller(replace(principal, fresh=self.sessions.is_fresh(session)), session, address)
+
+    def _end(self, session: Session) -> None:
+        """With all others of the account, unless it may still be used by who signs in to it as it is now."""
+        if self.accounts is not None and self.accounts.principal(session.account) is not None:
+            self.sessions.close(session)
+        else:
+            self.sessions.close_account(session.account)
 
     def _of_certificate(self, certificate: bytes) -> Principal:
         name = self._services.name_of(certificate)

@@ -24,6 +24,7 @@ T = TypeVar("T")
 HASHING = 2  # passwords looked at at once: each takes tens of MiB and of milliseconds
 MAX_TEXT = 1024
 NAMED = "kvctl.named"  # in a request's scope: who wanted to sign in, for the form that is shown again
+CONFIRMING = "kvctl.confirming"  # in a request's scope: it is about a session that is open, but not from it
 NOBODY = Principal("nobody", frozenset(), kind=Kind.SERVICE)
 
 
@@ -60,22 +61,30 @@ class Door:
         request.scope[NAMED] = asked.name
         address = address_of(request)
         principal = await self._prove(asked.name, asked.password, address, "sign-in", asked.code)
-        account = account_of(principal)
         old = cookie_of(request.headers)
-        token, session = self._identify.sessions.open(account, address)
-        try:
-            await self._record(principal, "session.opened", {"session": session.id, "address": address})
-        except BaseException:
-            self._identify.sessions.close(session)
-            raise
         before = self._identify.sessions.find(old, touch=False) if old else None
-        if before is not None:
-            self._identify.sessions.close(before)
+        token, session = await self.open(principal, address, before)
         answer: Response = (
             RedirectResponse("/", 303) if form else JSONResponse(about(Caller(principal, session, address)))
         )
-        answer.set_cookie(COOKIE, token, path="/", secure=True, httponly=True, samesite="strict")
+        give(answer, token)
         return answer
+
+    async def open(
+        self, principal: Principal, address: str, before: Session | None, *,
+        identity: tuple[str, str] | None = None, age: float = 0.0,
+    ) -> tuple[str, Session]:  # fmt: skip
+        """A session that is on record, in the place of the one that the browser had."""
+        token, session = self._identify.sessions.open(account_of(principal), address, identity=identity, age=age)
+        data = {"session": session.id, "address": address} | ({"method": "oidc"} if identity else {})
+        try:
+            await self.record(principal, "session.opened", data)
+        except BaseException:
+            self._identify.sessions.close(session)
+            raise
+        if before is not None:
+            self._identify.sessions.close(before)
+        return token, session
 
     async def confirm(self, request: Request) -> Response:
         session, principal = session_of(request)
@@ -86,15 +95,20 @@ class Door:
     async def prove_again(
         self, session: Session, principal: Principal, password: str, address: str, code: str = ""
     ) -> None:
-        """Make a session fresh. RefusedError as `_prove` raises it."""
+        """Make a session fresh. RefusedError as `_prove` raises it, UsageError KV-API-089 when no password does."""
+        if session.identity is not None:
+            raise UsageError(
+                "KV-API-089", "this session was opened at the OpenID provider", why="no password confirms it",
+                fix="open /session/oidc in the browser that has it",
+            )  # fmt: skip
         await self._prove(session.account, password, address, "step-up", code)
         self._identify.sessions.confirm(session)
-        await self._record(principal, "session.confirmed", {"session": session.id})
+        await self.record(principal, "session.confirmed", {"session": session.id})
 
     async def sign_out(self, request: Request) -> Response:
         session, principal = session_of(request)
         self._identify.sessions.close(session)
-        await self._record(principal, "session.closed", {"session": session.id, "account": session.account})
+        await self.record(principal, "session.closed", {"session": session.id, "account": session.account})
         _, form = await read(request, Credentials)
         answer: Response = (
             RedirectResponse("/login", 303) if form else JSONResponse({"schema": "kvctl.session.close/1"})
@@ -110,7 +124,7 @@ class Door:
         if not own and not caller.principal.has(Role.ADMIN):
             raise RefusedError("KV-API-001", f"{caller.principal.name} may not end those sessions")
         ended = self._identify.sessions.close_account(asked.account)
-        await self._record(caller.principal, "session.ended", {"account": asked.account, "sessions": ended})
+        await self.record(caller.principal, "session.ended", {"account": asked.account, "sessions": ended})
         if form:
             return RedirectResponse("/access", 303)
         return JSONResponse({"schema": "kvctl.session.end/1", "account": asked.account, "sessions": ended})
@@ -134,7 +148,7 @@ class Door:
             known = await self._work(partial(self._accounts.principal, name))
             # A name that is no account may be a password in the wrong field.
             data = {"account": name if known else None, "address": address, "purpose": purpose, "code": refused.code}
-            await self._record(NOBODY, "session.failed", data, "denied")
+            await self.record(NOBODY, "session.failed", data, "denied")
             raise
         self._throttle.succeeded(tried, address)
         return principal
@@ -142,7 +156,7 @@ class Door:
     async def _work(self, work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, limiter=self._hashing)
 
-    async def _record(self, who: Principal, kind: str, data: dict[str, Any], outcome: str = "ok") -> None:
+    async def record(self, who: Principal, kind: str, data: dict[str, Any], outcome: str = "ok") -> None:
         event = Event(kind, data, who.tenant, outcome)
         await anyio.to_thread.run_sync(partial(self._controller.books.commit, who, [event]))
 
@@ -167,6 +181,11 @@ def router(door: Door) -> APIRouter:
 
     made.add_api_route("/session", session, methods=["GET"], openapi_extra=anyone)
     return made
+
+
+def give(answer: Response, token: str) -> None:
+    """The session's cookie: for this host alone, no script, and no request that another site causes."""
+    answer.set_cookie(COOKIE, token, path="/", secure=True, httponly=True, samesite="strict")
 
 
 def about(caller: Caller) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 IDLE = 15 * 60.0  # seconds without a request
 ABSOLUTE = 8 * 3600.0
 FRESH = 5 * 60.0  # how long a password that was just given counts as one
+UNKNOWN = float("inf")  # age of a proof of which nobody says when it was
 MOST = 20  # sessions of one account; the oldest makes room
 TOKEN_BYTES = 32
 
@@ -27,8 +28,9 @@ class Session:
     csrf: str
     opened: float
     used: float
-    proved: float  # when the password was last given
+    proved: float  # when the password was last given, here or to the OpenID provider
     proof: str = ""  # SHA-256 of the token
+    identity: tuple[str, str] | None = None  # issuer and subject, of one that an OpenID provider opened
 
     def fresh(self, now: float) -> bool:
         return 0 <= now - self.proved < FRESH
@@ -45,12 +47,15 @@ class Sessions:
         self._lock = threading.Lock()
         self._open: dict[str, Session] = {}  # by the token's SHA-256, oldest first
 
-    def open(self, account: str, address: str) -> tuple[str, Session]:
-        """A new session and its token, which is kept nowhere."""
+    def open(
+        self, account: str, address: str, *, identity: tuple[str, str] | None = None, age: float = 0.0
+    ) -> tuple[str, Session]:
+        """A new session and its token, which is kept nowhere. `age`: seconds since the person proved itself."""
         token, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
+        csrf = secrets.token_urlsafe(TOKEN_BYTES)
         session = Session(
-            secrets.token_hex(4), account, address, secrets.token_urlsafe(TOKEN_BYTES), now, now, now, digest(token)
-        )
+            secrets.token_hex(4), account, address, csrf, now, now, now - age, digest(token), identity
+        )  # fmt: skip
         with self._lock:
             self._sweep(now)
             mine = [key for key, one in self._open.items() if one.account == account]
@@ -76,9 +81,14 @@ class Sessions:
     def is_fresh(self, session: Session) -> bool:
         return session.fresh(self._clock())
 
-    def confirm(self, session: Session) -> None:
-        """The person gave the password once more."""
-        session.proved = self._clock()
+    def confirm(self, session: Session, age: float = 0.0) -> None:
+        """The person proved itself once more, `age` seconds ago."""
+        session.proved = self._clock() - age
+
+    def lasts(self, session: Session) -> bool:
+        """Whether it is still open. Asking is no use of it."""
+        with self._lock:
+            return session.proof in self._open and not session.over(self._clock())
 
     def close(self, session: Session) -> None:
         with self._lock:

@@ -22,7 +22,8 @@ class Kept:
 class Shelf:
     """The newest files; the oldest make room. Safe from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Kept] = OrderedDict()
 
@@ -31,7 +32,7 @@ class Shelf:
         name = secrets.token_hex(8)
         with self._lock:
             self._kept[name] = kept
-            while len(self._kept) > MOST or (len(self._kept) > 1 and self._bytes > MOST_BYTES):
+            while len(self._kept) > self._most or (len(self._kept) > 1 and self._bytes > MOST_BYTES):
                 self._kept.popitem(last=False)
         return name
 

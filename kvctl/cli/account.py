@@ -23,6 +23,7 @@ def command() -> None:
     Examples:
       kvctl account create ann --role operator
       kvctl account create bo --role tenant-admin --tenant acme
+      kvctl account create cy --role approver --oidc-subject 4f1c2a7e
       kvctl account change ann --disable
       kvctl account totp --as ann
     """
@@ -35,19 +36,27 @@ def command() -> None:
 )
 @click.option("--tenant", help="The only tenant that it may see.")
 @click.option("--until", help="When its access ends, like 2027-01-31T00:00:00Z.")
+@click.option("--oidc-subject", metavar="SUB", help="Its owner signs in with the OpenID provider, as this subject.")
 @dry_run_option
 @inventory_option
 @controller_option
 @output_option("table", "json", "yaml")
 def create(
-    name: str, roles: tuple[str, ...], tenant: str | None, until: str | None, dry_run: bool, fmt: str | None,
-    **flags: Any,
+    name: str, roles: tuple[str, ...], tenant: str | None, until: str | None, oidc_subject: str | None, dry_run: bool,
+    fmt: str | None, **flags: Any,
 ) -> None:  # fmt: skip
-    """Make an account. Its owner sets a password by the link, which is printed once and good for a day."""
+    """Make an account. Its owner sets a password by the link, which is printed once and good for a day; with
+    --oidc-subject there is neither.
+    """
     client, form = connect_controller(fmt=fmt, **flags)
-    document = whole(client, client.call("account.create", AccountCreate(name, list(roles), tenant, until, dry_run)))
-    if not tell(document, form):
+    asked = AccountCreate(name, list(roles), tenant, until, dry_run, oidc_subject)
+    document = whole(client, client.call("account.create", asked))
+    if tell(document, form):
+        return
+    if "link" in document:
         _link(document)
+    else:
+        note(f"{name}: {oidc_subject} at {document['oidc']['issuer']} signs in to it")
 
 
 @command.command("ls")
@@ -59,7 +68,8 @@ def list_accounts(fmt: str | None, **flags: Any) -> None:
     client, form = connect_controller(fmt=fmt, **flags)
     document = client.call("account.ls", Nothing())
     rows = [row | {"roles": " ".join(row["roles"])} for row in document["accounts"]]
-    show(document, rows, ACCOUNTS, form, "no accounts; kvctl account create makes the first")
+    bound = ("oidc_subject",) if any(row["oidc_subject"] for row in rows) else ()
+    show(document, rows, ACCOUNTS + bound, form, "no accounts; kvctl account create makes the first")
 
 
 @command.command("change")
@@ -68,20 +78,26 @@ def list_accounts(fmt: str | None, **flags: Any) -> None:
 @click.option("--disable/--enable", "disabled", default=None, help="Shut it, or open it again.")
 @click.option("--new-link", is_flag=True, help="A new link, for a password that was forgotten.")
 @click.option("--reset-totp", is_flag=True, help="Take its authenticator away, for a telephone that was lost.")
+@click.option(
+    "--oidc-subject", metavar="SUB", help="Bind it to this subject of the OpenID provider: no password opens it then."
+)
+@click.option("--unbind-oidc", is_flag=True, help="Unbind it; with --new-link its owner sets a password.")
 @yes_option
 @dry_run_option
 @inventory_option
 @controller_option
 @output_option("table", "json", "yaml")
 def change(
-    name: str, roles: tuple[str, ...], disabled: bool | None, new_link: bool, reset_totp: bool, yes: bool,
-    dry_run: bool, fmt: str | None, **flags: Any,
+    name: str, roles: tuple[str, ...], disabled: bool | None, new_link: bool, reset_totp: bool,
+    oidc_subject: str | None, unbind_oidc: bool, yes: bool, dry_run: bool, fmt: str | None, **flags: Any,
 ) -> None:  # fmt: skip
-    """Other roles, disabled or not, a new link."""
+    """Other roles, disabled or not, a new link, another way to sign in."""
     client, form = connect_controller(fmt=fmt, **flags)
     if not dry_run:
         confirmed(f"change account {name}?", yes=yes)
-    asked = AccountChange(name, list(roles) or None, disabled, new_link, dry_run, reset_totp)
+    asked = AccountChange(
+        name, list(roles) or None, disabled, new_link, dry_run, reset_totp, oidc_subject, unbind_oidc
+    )  # fmt: skip
     document = whole(client, client.call("account.change", asked))
     if not tell(document, form):
         note(f"{name}: changed")

@@ -76,6 +76,11 @@ class Secrets:
             entry = found.setdefault(name, Secret())
             entry.totp, entry.totp_new, entry.totp_step, entry.recovery = None, None, 0, []
 
+    def without(self, name: str) -> None:
+        """No password, link or authenticator: the account's owner signs in elsewhere from now on."""
+        with self.changing() as found:
+            found.pop(name, None)
+
 
 def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

@@ -1,6 +1,7 @@
 """Local accounts. Who there is and what they may is in the books; passwords and links are in a file of secrets.
 
-A new account sets its own password by a one-time link: nobody else ever knows it.
+A new account sets its own password by a one-time link: nobody else ever knows it. One that is bound to an identity of
+the OpenID provider has none (kvctl.controller.identities).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kvctl.controller import authenticator, totp
+from kvctl.controller import authenticator, identities, totp
 from kvctl.controller.accountfile import LINK_SECONDS, Secret, Secrets, digest, lock
+from kvctl.controller.identities import Identity, identity_of
 from kvctl.govern import accounts as rules
 from kvctl.state import accounts as state
 from kvctl.types.errors import RefusedError
@@ -51,11 +53,27 @@ class Accounts:
 
     def principal(self, name: str) -> Principal | None:
         """The account as it is now; None when there is none, it is disabled or its time is over."""
+        return self._usable(self._row(name))
+
+    def signed_in(self, name: str, identity: Identity | None) -> Principal | None:
+        """The same for whoever signed in by this identity, or by the password (None); None when that is no way in."""
+        row = self._row(name)
+        return self._usable(row) if row is not None and identity_of(row) == identity else None
+
+    def of_identity(self, identity: Identity) -> str | None:
+        """The name of the account that is bound to it, whether or not that may be used now."""
         with self._books.state.reading() as db:
-            row = state.account(db, name)
+            row = state.of_identity(db, *identity)
+        return row["name"] if row else None
+
+    def _row(self, name: str) -> state.Row | None:
+        with self._books.state.reading() as db:
+            return state.account(db, name)
+
+    def _usable(self, row: state.Row | None) -> Principal | None:
         if row is None or row["disabled"] or (row["until_at"] and _seconds(row["until_at"]) <= self._clock()):
             return None
-        return Principal(f"local:{name}", frozenset(map(Role, row["roles"])), row["tenant"])
+        return Principal(f"local:{row['name']}", frozenset(map(Role, row["roles"])), row["tenant"])
 
     def authenticate(self, name: str, password: str, code: str = "") -> Principal:
         """Whose password this is, and whose one-time code where the account has an authenticator.
@@ -63,7 +81,7 @@ class Accounts:
         RefusedError KV-API-062, in the same words and after the same work for any reason; KV-API-075 when the password
         is right and a code is missing.
         """
-        who = self.principal(name)
+        who = self.signed_in(name, None)
         with lock:
             secret = self._secrets.read().get(name, Secret())
         usable = who is not None and secret.password is not None and self._clock() >= secret.closed_until
@@ -97,7 +115,7 @@ class Accounts:
         with lock:
             found = self._secrets.read()
         for name, secret in found.items():
-            if secret.link == digest and self._clock() < secret.link_until and self.principal(name) is not None:
+            if secret.link == digest and self._clock() < secret.link_until and self.signed_in(name, None):
                 return name
         raise _no_link()
 
@@ -183,12 +201,16 @@ def create(ctl: Controller, who: Principal, p: AccountCreate) -> dict[str, Any]:
         until = rules.check_until(p.until)
         if until is None and Role.AUDITOR in roles:
             until = datetime.now(UTC) + timedelta(days=rules.AUDITOR_DAYS)
-        about = {"name": p.name, "roles": sorted(roles), "tenant": p.tenant, "until": _text(until)}
+        about: dict[str, Any] = {
+            "name": p.name, "roles": sorted(roles), "tenant": p.tenant, "until": _text(until)
+        }  # fmt: skip
+        if p.oidc_subject is not None:
+            about["oidc"] = identities.to_bind(ctl, db, p.name, p.oidc_subject)
         document = {"schema": "kvctl.account.create/1", "dry_run": p.dry_run, **about}
         if p.dry_run:
             return {**document, "would": [f"make account {p.name} with {', '.join(sorted(roles))}"]}
         ctl.books.commit(who, [Event("account.created", about, p.tenant)])
-        return {**document, **_linked(ctl, p.name)}
+        return {**document, **({} if "oidc" in about else _linked(ctl, p.name))}
 
 
 def _text(at: datetime | None) -> str | None:
@@ -202,7 +224,10 @@ def _linked(ctl: Controller, name: str) -> dict[str, str | None]:
 
 
 def change(ctl: Controller, who: Principal, p: AccountChange) -> dict[str, Any]:
-    """Other roles, disabled or not, a new link for a password that was forgotten. Nobody changes their own account."""
+    """Other roles, disabled or not, a new link for a password that was forgotten, another way to sign in.
+
+    Nobody changes their own account.
+    """
     with ctl.books.deciding() as db:
         row = rules.check_there(state.account(db, p.name), p.name)
         rules.check_other(who, p.name)
@@ -211,6 +236,12 @@ def change(ctl: Controller, who: Principal, p: AccountChange) -> dict[str, Any]:
             data["roles"] = sorted(rules.check_roles(p.roles, row["tenant"]))
         if p.disabled is not None:
             data["disabled"] = p.disabled
+        if p.unbind_oidc:
+            data["oidc"] = None
+        if p.oidc_subject is not None:
+            data["oidc"] = identities.to_bind(ctl, db, p.name, p.oidc_subject)
+        if p.new_link or p.reset_totp:
+            identities.check_has_password(data.get("oidc", identity_of(row)) is not None, p.name)
         if p.new_link:
             data["new_link"] = True
         if p.reset_totp:
@@ -220,6 +251,8 @@ def change(ctl: Controller, who: Principal, p: AccountChange) -> dict[str, Any]:
             return {**document, "would": [f"change {key} of {p.name}" for key in data if key != "name"]}
         if len(data) > 1:
             ctl.books.commit(who, [Event("account.changed", data, row["tenant"])])
+        if data.get("oidc"):
+            Secrets(ctl.directory).without(p.name)
         if p.reset_totp:
             Secrets(ctl.directory).without_totp(p.name)
         return {**document, **(_linked(ctl, p.name) if p.new_link else {})}
@@ -231,7 +264,7 @@ def listed(ctl: Controller, who: Principal, p: Nothing) -> dict[str, Any]:
         found = state.accounts(db)
     for row in found:
         secret = known.get(row["name"], Secret())
-        row["joined"] = secret.password is not None
+        row["joined"] = secret.password is not None or row["oidc_subject"] is not None
         row["authenticator"] = secret.totp is not None
         row["link_pending"] = secret.link is not None and secret.link_until > time.time()
     return {"schema": "kvctl.account.ls/1", "accounts": found}

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import totp
 from kvctl.controller.accountfile import Secret, Secrets
+from kvctl.controller.identities import check_has_password, identity_of
+from kvctl.state.accounts import account
 from kvctl.types.errors import RefusedError, UsageError
 from kvctl.types.events import Event
 from kvctl.types.principals import Principal
@@ -21,11 +23,14 @@ def enrol(ctl: Controller, who: Principal, p: AccountTotp) -> dict[str, Any]:
     recovery codes are in this answer and nowhere else; `remove` takes it away again.
 
     UsageError KV-API-071 for who has no local account, RefusedError KV-API-072 for a wrong code, 073 when there is
-    nothing to confirm, 074 when there is one in force.
+    nothing to confirm, 074 when there is one in force, 088 when no password opens the account.
     """
     kind, _, name = who.name.partition(":")
     if kind != "local":
         raise UsageError("KV-API-071", "an authenticator is of a local account", why=f"you are {who.name}")
+    with ctl.books.deciding() as db:
+        row = account(db, name)
+    check_has_password(row is not None and identity_of(row) is not None, name)
     document = {"schema": "kvctl.account.totp/1", "dry_run": p.dry_run, "name": name}
     store = Secrets(ctl.directory)
     now = store.read().get(name, Secret())

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import yaml
@@ -16,6 +17,9 @@ from kvctl.connector.secretfile import write_secret
 from kvctl.types.errors import UsageError
 
 FILE = "controller.yaml"
+# What an ID token may be signed by: only algorithms whose verifier cannot sign. Never `none`, never HS*.
+SIGNED = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
+CLIENT_AUTH = ("client_secret_basic", "client_secret_post")
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,12 +50,45 @@ class HttpsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str = ""
 
 
+class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An OpenID provider, whose people may sign in to accounts that are bound to their identity there."""
+
+    issuer: str  # exactly as the provider writes it
+    client_id: str
+    client_secret_file: str  # mode 0600
+    console: str  # https://HOST[:PORT], as browsers reach the console: the provider sends them back there
+    name: str = ""  # on the sign-in page; none: the issuer's host
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    ca: str = ""  # the only CA that the provider's certificate may be of; none: the system's
+    client_auth: str = "client_secret_basic"
+    step_up_acr: tuple[str, ...] = ()  # how somebody must have signed in there to count as fresh; none: any way
+
+    def __post_init__(self) -> None:
+        for name, address in (("issuer", self.issuer), ("console", self.console)):
+            parts = urlsplit(address)
+            if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment or parts.username:
+                raise ValueError(f"oidc.{name} is not https://HOST")
+        if urlsplit(self.console).path not in ("", "/"):
+            raise ValueError("oidc.console has a path: the console is at the root of its host")
+        if not self.algorithms or (others := [one for one in self.algorithms if one not in SIGNED]):
+            raise ValueError(f"oidc.algorithms: {', '.join(others) if self.algorithms else 'none'} not of {SIGNED}")
+        if self.client_auth not in CLIENT_AUTH:
+            raise ValueError(f"oidc.client_auth is not one of {CLIENT_AUTH}")
+        if not self.client_id or not self.client_secret_file:
+            raise ValueError("oidc needs client_id and client_secret_file")
+
+    @property
+    def label(self) -> str:
+        return self.name or str(urlsplit(self.issuer).hostname)
+
+
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: int = 1
     stores: dict[str, StoreSettings] = {}
     gateways: dict[str, EngineSettings] = {}
     connectors: dict[str, str] = {}  # name -> public key, 64 hexadecimal digits: who may have leases
     https: HttpsSettings | None = None
+    oidc: OidcSettings | None = None
     sync_seconds: float = 2.0
     lease_seconds: int = 3600
     snapshot_seconds: int = 3600
@@ -69,6 +106,7 @@ class ControllerSettings:
     gateways: Mapping[str, EngineSettings] = field(default_factory=dict)
     connectors: Mapping[str, str] = field(default_factory=dict)
     https: HttpsSettings | None = None
+    oidc: OidcSettings | None = None
     sync_seconds: float = 2.0
     lease_seconds: int = 3600
     snapshot_seconds: int = 3600
@@ -87,7 +125,7 @@ def read(directory: Path, *, site: str, country: str = "", entity: str = "", **m
             ) from error
     return ControllerSettings(
         site, country, entity, directory, stores=found.stores, gateways=found.gateways,
-        connectors=found.connectors, https=found.https,
+        connectors=found.connectors, https=found.https, oidc=found.oidc,
         sync_seconds=found.sync_seconds, lease_seconds=found.lease_seconds,
         snapshot_seconds=found.snapshot_seconds, **more,
     )  # fmt: skip
@@ -98,7 +136,8 @@ def renewed(settings: ControllerSettings) -> ControllerSettings:
     found = read(settings.directory, site=settings.site)
     return replace(
         settings, stores=found.stores, gateways=found.gateways, connectors=found.connectors, https=found.https,
-        sync_seconds=found.sync_seconds, lease_seconds=found.lease_seconds, snapshot_seconds=found.snapshot_seconds,
+        oidc=found.oidc, sync_seconds=found.sync_seconds, lease_seconds=found.lease_seconds,
+        snapshot_seconds=found.snapshot_seconds,
     )  # fmt: skip
 
 

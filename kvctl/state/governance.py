@@ -12,15 +12,16 @@ from pathlib import Path
 import _duckdb as duckdb
 
 from kvctl.state.database import storage_error
-from kvctl.types.errors import KvctlError
+from kvctl.types.errors import KvctlError, UsageError
 from kvctl.types.events import Recorded
 
 Connection = duckdb.DuckDBPyConnection
 Apply = Callable[[Connection, Recorded], None]
-VERSION = 2
+VERSION = 3
 MIGRATIONS = {  # schema version -> what makes it of the one before
     2: """ALTER TABLE erasures ADD COLUMN model VARCHAR; ALTER TABLE erasures ADD COLUMN stored_from TIMESTAMP;
           ALTER TABLE erasures ADD COLUMN stored_until TIMESTAMP""",
+    3: "ALTER TABLE accounts ADD COLUMN oidc_issuer VARCHAR; ALTER TABLE accounts ADD COLUMN oidc_subject VARCHAR",
 }
 SCHEMA = Path(__file__).with_name("governance.sql")
 # Not made from the log: what stores and gateways shipped.
@@ -99,14 +100,30 @@ class GovernanceState:
 
     def apply(self, events: Sequence[Recorded]) -> None:
         """Bring the tables up to these events, in one transaction. They must follow what was applied."""
-        if not events:
-            return
+        if events:
+            with self.writing() as db:
+                self._take(db, events)
+
+    @contextlib.contextmanager
+    def applying(self, events: Sequence[Recorded]) -> Iterator[None]:
+        """The same around a block: seen when it has ended, taken back when it raises. UsageError KV-CTL-076 before it
+        for events that the tables do not take."""
         with self.writing() as db:
-            insert_events(db, events)
-            for event in events:
-                if event.kind in self._appliers:
-                    self._appliers[event.kind](db, event)
-            db.execute("UPDATE applied SET size = ?", [events[-1].index + 1])
+            try:
+                self._take(db, events)
+            except (duckdb.DataError, duckdb.IntegrityError) as error:
+                raise UsageError(
+                    "KV-CTL-076", "this cannot be put on record: nothing was changed",
+                    where=", ".join(sorted({event.kind for event in events})), why=str(error).splitlines()[0],
+                ) from error  # fmt: skip
+            yield
+
+    def _take(self, db: Connection, events: Sequence[Recorded]) -> None:
+        insert_events(db, events)
+        for event in events:
+            if event.kind in self._appliers:
+                self._appliers[event.kind](db, event)
+        db.execute("UPDATE applied SET size = ?", [events[-1].index + 1])
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:

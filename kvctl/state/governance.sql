@@ -82,7 +82,10 @@ CREATE TABLE moves (
     source_removed_at TIMESTAMP, why VARCHAR
 );
 
-CREATE TABLE accounts (name VARCHAR PRIMARY KEY, roles VARCHAR[] NOT NULL, tenant VARCHAR, created TIMESTAMP NOT NULL, until_at TIMESTAMP, disabled TIMESTAMP);
+CREATE TABLE accounts (
+    name VARCHAR PRIMARY KEY, roles VARCHAR[] NOT NULL, tenant VARCHAR, created TIMESTAMP NOT NULL, until_at TIMESTAMP, disabled TIMESTAMP,
+    oidc_issuer VARCHAR, oidc_subject VARCHAR   -- the identity that signs in to it; NULL: its password does
+);
 CREATE TABLE backups (id VARCHAR NOT NULL, ts TIMESTAMP NOT NULL, label VARCHAR NOT NULL, expires_at TIMESTAMP NOT NULL, site VARCHAR NOT NULL);
 CREATE TABLE engine_flushes (erasure VARCHAR NOT NULL, engine VARCHAR NOT NULL, answered BOOLEAN NOT NULL, ts TIMESTAMP NOT NULL, why VARCHAR NOT NULL);
 

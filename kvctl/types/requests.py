@@ -19,6 +19,7 @@ class AccountCreate:
     tenant: str | None = None
     until: str | None = None  # RFC 3339: an auditor's access ends
     dry_run: bool = False
+    oidc_subject: str | None = None  # its owner signs in with the OpenID provider, and gets no link
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class AccountChange:
     new_link: bool = False  # for a password that was forgotten
     dry_run: bool = False
     reset_totp: bool = False  # for a telephone that was lost
+    oidc_subject: str | None = None  # its owner signs in with the OpenID provider from now on, and no other way
+    unbind_oidc: bool = False  # by a password again
 
 
 @dataclass(frozen=True, slots=True)

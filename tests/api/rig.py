@@ -53,6 +53,12 @@ class People:
     def principal(self, name: str) -> Principal | None:
         return self.known.get(name)
 
+    def signed_in(self, name: str, identity: tuple[str, str] | None) -> Principal | None:
+        return self.known.get(name) if identity is None else None
+
+    def of_identity(self, identity: tuple[str, str]) -> str | None:
+        return None
+
     def redeem(self, token: str, password: str) -> str:
         if token not in self.links:
             raise RefusedError("KV-API-060", "this link does not open an account")
