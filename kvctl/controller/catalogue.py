@@ -208,13 +208,15 @@ def compare(ctl: Controller, store: str, who: Principal = SYSTEM) -> dict[str, A
             return first
         with ctl.books.state.writing() as db:
             found = table.difference(db, store, before)
+        counts = {
+            "catalogued": found.catalogued, "found": found.found, "untracked": found.untracked,
+            "missing": found.missing, "unlike": found.unlike,
+        }  # fmt: skip
+        # First: a comparison that the log does not know is one that somebody made up (check R6).
+        ctl.books.commit(who, [Event("inventory.compared", {"store": store, **counts})])
+        with ctl.books.state.writing() as db:
             table.add_comparison(db, store, _now(), found)
             table.reconcile(db, store, _now())
-    counts = {
-        "catalogued": found.catalogued, "found": found.found, "untracked": found.untracked, "missing": found.missing,
-        "unlike": found.unlike,
-    }  # fmt: skip
-    ctl.books.commit(who, [Event("inventory.compared", {"store": store, **counts})])
     return {"store": store, "state": "ok", **counts, "finding": found.untracked + found.unlike > 0}
 
 

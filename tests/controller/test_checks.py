@@ -186,6 +186,7 @@ SUBTLE = [
     ("R6", "DELETE FROM comparisons WHERE store = 's1'; INSERT INTO comparisons VALUES ('s9', now()::TIMESTAMP, "
            "1, 1, 0, 0)"),
     ("R6", "UPDATE chunks SET store = 's9' WHERE removed_at IS NULL"),
+    ("R6", "INSERT INTO comparisons SELECT store, ts + INTERVAL 2 MINUTE, 1, 1, 0, 0 FROM comparisons"),
     ("T1", "UPDATE chunks SET stored_at = stored_at - INTERVAL 20 DAY WHERE removed_at IS NULL AND subject IS NULL; "
            "UPDATE retention_policies SET valid_from = TIMESTAMP '2020-01-01'"),
     ("T3", """UPDATE chunks SET removed_at = (SELECT from_at FROM holds) + INTERVAL 1 SECOND WHERE tier = 'disk'
