@@ -30,7 +30,7 @@ APART = (Role.OPERATOR, Role.APPROVER, Role.AUDITOR)
 class Principal:
     """Somebody who was authenticated. `tenant`: the only one this principal may name; None: any."""
 
-    name: str  # local:alice, unix:root, oidc:<issuer>#<subject>, service:<name>
+    name: str  # local:alice (by password or OpenID), unix:root, service:<name>
     roles: frozenset[Role]
     tenant: str | None = None
     kind: Kind = Kind.HUMAN
