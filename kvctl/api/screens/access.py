@@ -13,10 +13,14 @@ def disabled(row: Row) -> bool:
     return bool(row["disabled"])
 
 
+def has_password(row: Row) -> bool:
+    return enabled(row) and not row["oidc_subject"]
+
+
 ACTIONS = (
     Action("account.change", "Disable", (*NAME, ("disabled", "=true")), enabled, "danger"),
     Action("account.change", "Enable", (*NAME, ("disabled", "=false")), disabled),
-    Action("account.change", "New link", (*NAME, ("new_link", "=true")), enabled),
+    Action("account.change", "New link", (*NAME, ("new_link", "=true")), has_password),
 )
 
 PAGES = (
