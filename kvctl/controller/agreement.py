@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvctl.controller import destroyed_keys
 from kvctl.controller.books import BATCH
+from kvctl.controller.keystore import root_file, subject_file
 from kvctl.ledger.log import Log
 from kvctl.ledger.verify import Report, verify
 from kvctl.state.appliers import APPLIERS
@@ -21,13 +23,15 @@ LISTED = 1000  # rows of one answer: where a table is not the log's at all, more
 LONGEST = 300  # characters of a row that is shown
 Problem = dict[str, Any]
 LOST = "it is not in the key store, and no destruction of it is on record"
-# Keys that must be there. A backup that was put back leaves out those that were destroyed after it.
+BACK = "it was destroyed, and is in the key store"
+BACK_AGAIN = "it was destroyed before a backup was put back, which left it out, and is in the key store"
+# Keys that must be there, but for those that a restored backup left out. Restores of before there were events of that
+# named none: what is older than such a one may be missing.
 KEPT = """SELECT tenant, domain, epoch FROM epochs WHERE destroying_at IS NULL AND destroyed_at IS NULL
     AND created_at >= (SELECT coalesce(max(ts), TIMESTAMP '1970-01-01') FROM events
-    WHERE kind = 'backup.restored') ORDER BY ALL"""
-PSEUDONYMS = """SELECT t.tenant, e.data->>'subject_fingerprint' AS fingerprint FROM tenants t
-    JOIN events e ON e.kind = 'tenant.created' AND e.tenant = t.tenant
-    WHERE t.state NOT IN ('offboarding', 'offboarded') ORDER BY ALL"""
+    WHERE kind = 'backup.restored' AND (data->>'keys_left_out') IS NULL) ORDER BY ALL"""
+PSEUDONYMS = """SELECT t.tenant, t.state, e.data->>'subject_fingerprint' AS fingerprint FROM tenants t
+    JOIN events e ON e.kind = 'tenant.created' AND e.tenant = t.tenant ORDER BY ALL"""
 
 
 def reported(ctl: "Controller", log: Log, since: str | None = None) -> tuple[Report, str]:
@@ -129,12 +133,43 @@ def keys_unlike(ctl: "Controller", *, destroyed: bool) -> list[Problem]:
                    data->>'fingerprint' AS fingerprint FROM events WHERE kind = 'epoch.created'""",
             )
         }
-        there = set(ctl.keystore.scopes())
+        left_out = destroyed_keys.left_out(db)
+        there, subjects = set(ctl.keystore.scopes()), set(ctl.keystore.subjects())
     if destroyed:
-        gone = [_scope(row) for row in epochs if row["destroyed_at"] is not None]
-        return [_key(scope, "it was destroyed, and is in the key store") for scope in gone if scope in there]
-    lost = [_key(scope, LOST) for scope in map(_scope, kept) if scope not in there]
-    return [*_wrong_keys(ctl, there, made), *lost, *_wrong_pseudonyms(ctl, pseudonyms)]
+        gone = {_scope(row) for row in epochs if row["destroyed_at"] is not None}
+        ended = {str(row["tenant"]) for row in pseudonyms if row["state"] == "offboarded"}
+        return [*_back(there, gone, left_out), *_pseudonyms_back(ctl, subjects, ended, left_out)]
+    lost = [_key(scope, LOST) for scope in map(_scope, kept) if scope not in there and root_file(scope) not in left_out]
+    needed = [row for row in pseudonyms if row["state"] not in ("offboarding", "offboarded")]
+    return [*_wrong_keys(ctl, there, made), *lost, *_wrong_pseudonyms(ctl, needed, left_out)]
+
+
+def _back(there: set[Scope], gone: set[Scope], left_out: destroyed_keys.Keys) -> Iterator[Problem]:
+    for scope in sorted(there):
+        if scope in gone:
+            yield _key(scope, BACK)
+        elif root_file(scope) in left_out:
+            yield _key(scope, BACK_AGAIN)
+
+
+def _pseudonyms_back(
+    ctl: "Controller", subjects: set[str], ended: set[str], left_out: destroyed_keys.Keys
+) -> Iterator[Problem]:
+    for tenant in sorted(subjects):
+        if tenant in ended:
+            yield _pseudonyms(tenant, BACK)
+        elif subject_file(tenant) in left_out and destroyed_keys.is_among(
+            subject_file(tenant), _opened(ctl, tenant), left_out
+        ):
+            yield _pseudonyms(tenant, BACK_AGAIN)
+
+
+def _opened(ctl: "Controller", tenant: str) -> str | None:
+    """The fingerprint of a tenant's subject key; None when it does not open: it may be any."""
+    try:
+        return ctl.keystore.subject_fingerprint(tenant)
+    except KvctlError:
+        return None
 
 
 def _wrong_keys(ctl: "Controller", there: set[Scope], made: dict[tuple[str, str, str], Any]) -> Iterator[Problem]:
@@ -153,17 +188,19 @@ def _wrong_keys(ctl: "Controller", there: set[Scope], made: dict[tuple[str, str,
             yield _key(scope, "it is not the key that was made for this epoch")
 
 
-def _wrong_pseudonyms(ctl: "Controller", tenants: list[dict[str, Any]]) -> Iterator[Problem]:
+def _wrong_pseudonyms(
+    ctl: "Controller", tenants: list[dict[str, Any]], left_out: destroyed_keys.Keys
+) -> Iterator[Problem]:
     for row in tenants:
         tenant, was = str(row["tenant"]), row["fingerprint"]
-        problem = {"place": f"key store: {tenant}, pseudonyms", "idx": None, "tenant": tenant}
         try:
             if was not in (None, ctl.keystore.subject_fingerprint(tenant)):
-                yield problem | {"what": "it is not the key that was made for this tenant"}
+                yield _pseudonyms(tenant, "it is not the key that was made for this tenant")
         except RefusedError:
-            yield problem | {"what": LOST}
+            if not destroyed_keys.is_among(subject_file(tenant), was, left_out):
+                yield _pseudonyms(tenant, LOST)
         except KvctlError as error:
-            yield problem | {"what": f"{error.code}: {error.what}"}
+            yield _pseudonyms(tenant, f"{error.code}: {error.what}")
 
 
 def _scope(row: dict[str, Any]) -> Scope:
@@ -173,3 +210,7 @@ def _scope(row: dict[str, Any]) -> Scope:
 def _key(scope: Scope, what: str) -> Problem:
     place = f"key store: {scope.tenant}/{scope.domain}, epoch {scope.epoch.hex()}"
     return {"place": place, "what": what, "idx": None, "tenant": scope.tenant}
+
+
+def _pseudonyms(tenant: str, what: str) -> Problem:
+    return {"place": f"key store: {tenant}, pseudonyms", "what": what, "idx": None, "tenant": tenant}

@@ -14,7 +14,7 @@ import os
 import secrets
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +27,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from kvctl import __version__
 from kvctl.connector.secretfile import read_secret, write_secret
-from kvctl.controller.keystore import MASTER
+from kvctl.controller.keystore import MASTER, root_file, subject_file
+from kvctl.types.chunks import Scope
 from kvctl.types.errors import KvctlError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -43,22 +44,22 @@ LABEL = b"kvctl backup 1\0"
 NONCE_BYTES = 12
 MAX_SECRET = 16 << 20
 BLOCK = 1 << 20
+RUN = f".staging-{secrets.token_hex(4)}-"  # of this process: no other one has the books
 NOT_COPIED = ("lock", "tmp")  # of a log's directory
 
 
-def write(ctl: Controller, target: Path, about: dict[str, Any]) -> dict[str, Any]:
+def write(ctl: Controller, target: Path, about: dict[str, Any], decide: Callable[[], None]) -> dict[str, Any]:
     """Write the archive, mode 0600; its manifest. `about`: label, expires_at, and whatever else the manifest says.
 
-    Changes wait only while the newest files of the log are copied. KvctlError KV-CTL-050 when there is no room,
-    UsageError KV-CTL-051 when the file is there already or cannot be written.
+    `decide` is called at the moment that the archive is of, and puts on record that what is there then may be in it;
+    what it raises ends the backup. Changes wait for it, and while keys and the newest files of the log are copied.
+    KvctlError KV-CTL-050 when there is no room, UsageError KV-CTL-051 when the file is there or cannot be written.
     """
     if target.exists():
         raise UsageError("KV-CTL-051", "the backup's file is there already", where=str(target), fix="give another name")
     have_room(ctl.directory, target.parent)
     with staging(ctl.directory) as stage:
-        size, note = copy(ctl, stage)
-        master = master_key(ctl.directory / KEYS, make=True)
-        (stage / SEALED).write_bytes(seal(ctl.directory, master))
+        size, note = copy(ctl, stage, decide)
         manifest = {
             "schema": SCHEMA, "site": ctl.site, "kvctl": __version__, "size": size, "checkpoint": note, **about,
             "files": {name: digest(stage / name) for name in names_in(stage)},
@@ -70,13 +71,14 @@ def write(ctl: Controller, target: Path, about: dict[str, Any]) -> dict[str, Any
     return manifest
 
 
-def copy(ctl: Controller, stage: Path) -> tuple[int, str]:
+def copy(ctl: Controller, stage: Path, decide: Callable[[], None]) -> tuple[int, str]:
     """Log, tables and keys as of one moment; the log's size and signed checkpoint then."""
     source, target = ctl.directory / LOG, stage / LOG
     ctl.books.log.checkpoint()
     copy_log(source, target, whole=False)  # most of it, while changes go on
     with ctl.books.state.reading() as db:
         with ctl.books.deciding():
+            decide()
             note, size = ctl.books.log.checkpoint(), ctl.books.log.size
             db.begin()
             row = db.execute("SELECT size FROM applied").fetchone()  # what this transaction sees from now on
@@ -85,14 +87,20 @@ def copy(ctl: Controller, stage: Path) -> tuple[int, str]:
                     "KV-CTL-052", "the tables are behind the log: nothing was written", fix="run: kvctl audit reindex"
                 )
             copy_log(source, target, whole=True)
-            copy_keys(ctl.directory / KEYS, stage / KEYS)
+            copy_keys(db, ctl.directory / KEYS, stage / KEYS)
+            copy_rest(ctl.directory, stage)
         copy_tables(db, stage / DATABASE)
-    for name in PLAIN:
-        if (ctl.directory / name).exists():
-            put(ctl.directory / name, stage / name)
-    for path in sorted((ctl.directory / "tls" / "services").glob("*.crt")):
-        put(path, stage / "tls" / "services" / path.name)
     return size, note
+
+
+def copy_rest(directory: Path, stage: Path) -> None:
+    """Small files: accounts, certificates, settings; those that are secret are sealed."""
+    (stage / SEALED).write_bytes(seal(directory, master_key(directory / KEYS, make=True)))
+    for name in PLAIN:
+        if (directory / name).exists():
+            put(directory / name, stage / name)
+    for path in sorted((directory / "tls" / "services").glob("*.crt")):
+        put(path, stage / "tls" / "services" / path.name)
 
 
 def copy_tables(db: Connection, target: Path) -> None:
@@ -132,12 +140,16 @@ def copy_log(source: Path, target: Path, *, whole: bool) -> None:
             path.unlink()
 
 
-def copy_keys(source: Path, target: Path) -> None:
-    """The wrapped keys, and not what they are wrapped with."""
+def copy_keys(db: Connection, source: Path, target: Path) -> None:
+    """The wrapped keys that the tables know of, not what they are wrapped with; none whose destruction has begun."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path in sorted(source.glob("*")):
-        if path.is_file() and path.name != MASTER and not path.name.startswith("."):
-            put(path, target / path.name)
+    live = "SELECT tenant, domain, epoch FROM epochs WHERE destroying_at IS NULL AND destroyed_at IS NULL"
+    names = [root_file(Scope(t, d, bytes.fromhex(e))) for t, d, e in db.execute(live).fetchall()]
+    here = "SELECT tenant FROM tenants WHERE state NOT IN ('offboarding', 'offboarded')"
+    names += [subject_file(tenant) for (tenant,) in db.execute(here).fetchall()]
+    for name in names:
+        if (source / name).exists():
+            put(source / name, target / name)
 
 
 def put(source: Path, target: Path) -> None:
@@ -186,7 +198,10 @@ def unseal(data: bytes, master: bytes) -> dict[str, bytes]:
 
 @contextmanager
 def staging(directory: Path) -> Iterator[Path]:
-    path = directory / "backups" / f".staging-{secrets.token_hex(6)}"
+    for left in (directory / "backups").glob(".staging-*"):
+        if not left.name.startswith(RUN):  # of a process that was killed: it has keys
+            shutil.rmtree(left)
+    path = directory / "backups" / f"{RUN}{secrets.token_hex(6)}"
     path.mkdir(parents=True, mode=0o700)
     try:
         yield path

@@ -26,6 +26,7 @@ MAGIC = b"kvctl key 1\0"
 NONCE_BYTES = 12
 MASTER = "master.key"
 ROOT, SUBJECT = "root", "subject"  # endings of files
+ASIDE = "before-restore-"  # how directories beside the key store begin where a restore put what was there: with keys
 
 
 class KeyStore:
@@ -39,12 +40,12 @@ class KeyStore:
     def create(self, tenant: str, domain: str) -> bytes:
         """A new epoch of a domain (EPOCH_BYTES). Its key is durable when this returns."""
         scope = Scope(check_name(tenant), check_name(domain, "trust domain"), secrets.token_bytes(EPOCH_BYTES))
-        self._write(_root_file(scope), tenant)
+        self._write(root_file(scope), tenant)
         return scope.epoch
 
     def root(self, scope: Scope) -> RootKey:
         """A scope's key. RefusedError KV-TEN-020 when it is not there, KvctlError KV-TEN-021 when it does not open."""
-        return RootKey(scope, self._read(_root_file(scope)))
+        return RootKey(scope, self._read(root_file(scope)))
 
     def fingerprint(self, scope: Scope) -> str:
         """What tells that two scopes have different keys, and nothing about either: 32 hexadecimal digits."""
@@ -52,18 +53,18 @@ class KeyStore:
 
     def destroy(self, scope: Scope) -> str:
         """Destroy a scope's key. The text says what was done. OSError when it could not be; then ask again."""
-        return self._destroy(_root_file(scope))
+        return self._destroy(root_file(scope))
 
     def create_subject(self, tenant: str) -> None:
         """The key behind a tenant's pseudonyms, unless it has one."""
-        name = _subject_file(check_name(tenant))
+        name = subject_file(check_name(tenant))
         with self._lock:
             if not (self.directory / name).exists():
                 self._write(name, tenant)
 
     def subject_key(self, tenant: str) -> bytes:
         """ROOT_BYTES. Raises as `root` does."""
-        return self._read(_subject_file(check_name(tenant)))
+        return self._read(subject_file(check_name(tenant)))
 
     def subject_fingerprint(self, tenant: str) -> str:
         """The same of the key behind a tenant's pseudonyms."""
@@ -71,7 +72,7 @@ class KeyStore:
 
     def destroy_subject(self, tenant: str) -> str:
         """Raises and answers as `destroy` does. From then on nobody can say whose a pseudonym was."""
-        return self._destroy(_subject_file(check_name(tenant)))
+        return self._destroy(subject_file(check_name(tenant)))
 
     def pseudonym(self, tenant: str, user: str) -> str:
         """What is kept of a user's id: 32 hexadecimal digits. ValueError for an id that is empty or too long."""
@@ -85,6 +86,11 @@ class KeyStore:
             if ending == ROOT and tenant in (None, owner) and EPOCH.fullmatch(epoch):
                 found.append(Scope(owner, domain, bytes.fromhex(epoch)))
         return sorted(found)
+
+    def subjects(self) -> list[str]:
+        """Tenants whose subject keys are here, whether the books know of them or not."""
+        names = (name.split(".") for name in self._files())
+        return sorted(parts[0] for parts in names if len(parts) == 2 and parts[1] == SUBJECT)
 
     def _files(self) -> Iterator[str]:
         if self.directory.is_dir():
@@ -149,9 +155,11 @@ class KeyStore:
         with self._lock:
             # A creation that was cut off leaves its half-written file beside the place.
             paths = [self.directory / name, *self.directory.glob(f".{name}.*")]
-            done = [_overwrite(path) for path in paths if os.path.lexists(path)]
-            if done:
-                _sync(self.directory)
+            paths += self.directory.parent.glob(f"{ASIDE}*/{self.directory.name}/{name}")
+            there = [path for path in paths if os.path.lexists(path)]
+            done = [_overwrite(path) for path in there]
+            for place in {path.parent for path in there}:
+                _sync(place)
             self._owners = None
         if not done:
             return f"{name}: no such file was there any more; what an earlier attempt did is not known in detail"
@@ -188,13 +196,14 @@ def _sync(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _root_file(scope: Scope) -> str:
+def root_file(scope: Scope) -> str:
+    """The file of a scope's key, by its name."""
     check_name(scope.tenant)
     check_name(scope.domain, "trust domain")
     return f"{scope.tenant}.{scope.domain}.{scope.epoch.hex()}.{ROOT}"
 
 
-def _subject_file(tenant: str) -> str:
+def subject_file(tenant: str) -> str:
     return f"{tenant}.{SUBJECT}"
 
 

@@ -1,6 +1,6 @@
 """Putting a backup back, while no controller runs: everything is verified beside the state before anything is replaced.
 
-Keys that were destroyed after the backup, as far as the log that is being replaced knows, are not brought back.
+Keys whose destruction any log here tells of are not brought back; kvctl.controller.destroyed_keys keeps that on record.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import shutil
 import tarfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from kvctl.connector.keys import Identity, verify
 from kvctl.connector.secretfile import read_secret, write_secret
 from kvctl.controller import backup as archive
-from kvctl.controller.books import Books, read_entry
+from kvctl.controller import destroyed_keys
+from kvctl.controller.books import Books
 from kvctl.controller.core import Controller
-from kvctl.controller.keystore import MASTER
+from kvctl.controller.destroyed_keys import Replaced, Told
+from kvctl.controller.keystore import ASIDE, MASTER
 from kvctl.controller.settings import ControllerSettings
 from kvctl.controller.upkeep import decisions
 from kvctl.ledger.files import Lock
@@ -60,23 +63,32 @@ def restore(
     """
     directory = settings.directory
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    stage = directory / f".restoring-{secrets.token_hex(6)}"
-    stage.mkdir(mode=0o700)
+    (directory / archive.LOG).mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = Lock(directory / archive.LOG)
     try:
-        manifest = unpack(file, stage)
-        key = read_secret(master) if master else archive.master_key(directory / archive.KEYS)
-        identity = open_secrets(stage, manifest, key, settings.site)
-        events, differences = check(stage, settings, identity, manifest, who)
-        (directory / archive.LOG).mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = Lock(directory / archive.LOG)
+        for left in directory.glob(".restoring-*"):  # of a restore that was cut off: it has keys
+            shutil.rmtree(left)
+        stage = directory / f".restoring-{secrets.token_hex(6)}"
+        stage.mkdir(mode=0o700)
         try:
-            gone = compare(directory, settings.site, manifest, identity, force)
-            left_out = leave_out(stage, gone)
+            manifest = unpack(file, stage)
+            key = read_secret(master) if master else archive.master_key(directory / archive.KEYS)
+            identity = open_secrets(stage, manifest, key, settings.site)
+            verified(stage, settings.site, identity)
+            own, told = Told(), Told()
+            destroyed_keys.read(stage / archive.LOG, own)
+            there = known(directory, stage, settings.site, identity, told)
+            insist(directory, settings.site, there, force)
+            left_out = leave_out(stage / archive.KEYS, own, told)
+            about = {"backup": manifest["backup"], "size": manifest["size"], "given_up": there.size - there.common}
+            about |= {"unread": there.unread, "keys_left_out": len(left_out)}
+            recorded = [*destroyed_keys.events(told, own, manifest["backup"]), Event("backup.restored", about)]
+            events, differences = check(stage, settings, manifest, who, recorded)
             aside = None if dry_run else exchange(stage, directory)
         finally:
-            lock.release()
+            shutil.rmtree(stage)
     finally:
-        shutil.rmtree(stage)
+        lock.release()
     return Restored(manifest, events, not differences, differences, left_out, aside)
 
 
@@ -116,26 +128,28 @@ def open_secrets(stage: Path, manifest: dict[str, Any], master: bytes, site: str
     return identity
 
 
-def check(
-    stage: Path, settings: ControllerSettings, identity: Identity, manifest: dict[str, Any], who: Principal
-) -> tuple[int, list[str]]:
-    """Verify the log, then make the tables again from it; events, and tables that came out other than the backup's.
-
-    That it was restored, and the decisions that it may be here, are the log's next events.
-    """
-    found = verify_log(stage / archive.LOG, f"kvctl.{settings.site}/control", identity.public)
+def verified(stage: Path, site: str, identity: Identity) -> None:
+    found = verify_log(stage / archive.LOG, f"kvctl.{site}/control", identity.public)
     if not found.sound:
         one = found.problems[0]
         raise no_backup(stage, f"the log in it is not sound: {one.place}: {one.what}")
+
+
+def check(
+    stage: Path, settings: ControllerSettings, manifest: dict[str, Any], who: Principal, recorded: list[Event]
+) -> tuple[int, list[str]]:
+    """Make the tables again from the log; events, and tables that came out other than the backup's.
+
+    The decisions that it may be here, and then `recorded`, are the log's next events.
+    """
     books = Books(stage, settings.site)
     try:
         before = answers(books.state)
         events = books.reindex()
         after = answers(books.state)
-        told = {"backup": manifest["backup"], "size": manifest["size"]}
         decided = decisions(Controller(settings, books), "restore", settings.site, manifest["backup"])
         refuse(decided)
-        books.commit(who, [*decided, Event("backup.restored", told)])
+        books.commit(who, [*decided, *recorded])
     finally:
         books.close()
     return events, sorted(name for name in before | after if before.get(name) != after.get(name))
@@ -161,41 +175,64 @@ def answers(state: GovernanceState) -> dict[str, str]:
     return found
 
 
-def compare(
-    directory: Path, site: str, manifest: dict[str, Any], identity: Identity, force: str
-) -> list[tuple[str, str, str]]:
-    """What the log that is there has beyond the backup: (tenant, domain, epoch) of keys that were destroyed since."""
-    if not (directory / archive.LOG / "checkpoint").exists():
-        return []
-    there = Reader(directory / archive.LOG, f"kvctl.{site}/control", identity.public)
-    if there.size > manifest["size"] and force != site:
-        raise RefusedError(
-            "KV-CTL-061", "the log that is there is newer than the backup", where=str(directory),
-            why=f"{there.size} events there, {manifest['size']} in the backup: the difference would be given up",
-            fix=f"to replace it all the same: --force {site}",
-        )  # fmt: skip
-    if there.size <= manifest["size"]:
-        return []
-    since = (read_entry(i, entry) for i, entry in enumerate(there.read(manifest["size"], there.size), manifest["size"]))
-    return [(e.tenant or "", str(e.data["domain"]), str(e.data["epoch"])) for e in since if e.kind == "epoch.destroyed"]
+def known(directory: Path, stage: Path, site: str, identity: Identity, told: Told) -> Replaced:
+    """What the log that is there has, beside the backup's; into `told`, what it tells of keys.
+
+    Logs that were set aside before are read as well while they are there: a restore may have been cut off.
+    """
+    for aside in sorted(directory.glob(f"{ASIDE}*")):
+        if (aside / archive.LOG).is_dir():
+            destroyed_keys.read(aside / archive.LOG, told)
+    origin = f"kvctl.{site}/control"
+    there, ours = directory / archive.LOG, Reader(stage / archive.LOG, origin, identity.public)
+    if not has_log(there):
+        return Replaced()
+    if (there / "checkpoint").exists():
+        Reader(there, origin, identity.public)  # another site's is refused
+    return destroyed_keys.read(there, told, ours.read(0, ours.size))
 
 
-def leave_out(stage: Path, gone: list[tuple[str, str, str]]) -> list[str]:
+def has_log(directory: Path) -> bool:
+    """More than the lock, which is made for this."""
+    return any(path.name not in archive.NOT_COPIED for path in directory.iterdir())
+
+
+def insist(directory: Path, site: str, there: Replaced, force: str) -> None:
+    """RefusedError KV-CTL-061 when something would be given up and nobody said that it may."""
+    if force == site or (there.size == there.common and not there.unread):
+        return
+    why = f"{there.size} events there, {there.common} of them in the backup: the others would be given up"
+    if there.unread:
+        why += f"; {there.unread} cannot be read: keys whose destruction they tell of would come back"
+    raise RefusedError(
+        "KV-CTL-061", "the log that is there is newer than the backup", where=str(directory), why=why,
+        fix=f"to replace it all the same: --force {site}",
+    )  # fmt: skip
+
+
+def leave_out(keys: Path, own: Told, told: Told) -> list[str]:
+    """Remove what must not come back: keys that are gone, and those of no event, with which nothing was sealed."""
     left_out = []
-    for scope in gone:
-        path = stage / archive.KEYS / f"{'.'.join(scope)}.root"
-        if path.exists():
-            path.unlink()
-            left_out.append(path.name)
+    for path in sorted(keys.iterdir()):
+        if path.name == MASTER:
+            continue
+        fingerprint = own.made.get(path.name)
+        if path.name in own.made and not any(
+            destroyed_keys.is_among(path.name, fingerprint, one.gone) for one in (own, told)
+        ):
+            continue
+        path.unlink()
+        left_out.append(path.name)
     return left_out
 
 
 def exchange(stage: Path, directory: Path) -> Path | None:
     """Move what is there aside and the verified parts into its place."""
-    aside = directory / f"before-restore-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    place = directory / f"{ASIDE}{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    aside = next(path for n in count() if not (path := Path(f"{place}-{n}" if n else place)).exists())
     moved = False
-    if not (directory / archive.LOG / "checkpoint").exists():
-        shutil.rmtree(directory / archive.LOG)  # the lock alone: made for this
+    if not has_log(directory / archive.LOG):
+        shutil.rmtree(directory / archive.LOG)
     for name in PARTS:
         if (directory / name).exists():
             (aside / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvctl import __version__
 from kvctl.controller import backup as archive
-from kvctl.controller.residency import decision
+from kvctl.govern.policy import of_rows
+from kvctl.govern.residency import decide_at
 from kvctl.state import policies
 from kvctl.state.audit import events
 from kvctl.state.governance import rows
@@ -57,24 +58,33 @@ def backup(ctl: Controller, who: Principal, p: BackupMake) -> dict[str, Any]:
         raise UsageError("KV-CTL-055", "a backup has an end", why=f"1 to {MAX_DAYS} days", fix="give --days")
     site = p.site or ctl.site
     about = {"backup": name, "label": p.label, "kept_at": site, "expires_at": archive.days_from_now(p.days)}
-    events = decisions(ctl, "backup", site, name)
-    refused = [event for event in events if event.outcome != "ok"]
     if p.dry_run:
-        would = {**about, "file": str(target), "tenants": len(events), "refused_by": [e.data["rule"] for e in refused]}
+        events = decisions(ctl, "backup", site, name)
+        refused = [e.data["rule"] for e in events if e.outcome != "ok"]
+        would = {**about, "file": str(target), "tenants": len(events), "refused_by": refused}
         return {"schema": "kvctl.controller.backup/1", "would": would}
-    ctl.books.commit(who, events)
-    if refused:
-        raise RefusedError(
-            "KV-CTL-056", "residency refuses this backup", where=site,
-            why="; ".join(e.data["rule"] for e in refused[:3]),
-            fix="keep it at a site that every tenant's policy allows: --site NAME",
-        )  # fmt: skip
-    made = archive.write(ctl, target, about)
+
+    def decide() -> None:
+        """For the tenants that are in the archive, no more and no fewer: nothing changes before it has its keys."""
+        events = decisions(ctl, "backup", site, name)
+        ctl.books.commit(who, events)
+        refuse(events, site)
+
+    made = archive.write(ctl, target, about, decide)
     found = {**about, "file": str(target), "size": made["size"], "sha256": archive.digest(target)["sha256"]}
     ctl.books.commit(who, [Event("backup.created", found)])
     return {
         "schema": "kvctl.controller.backup/1", **found, "bytes": target.stat().st_size, "files": len(made["files"]),
     }  # fmt: skip
+
+
+def refuse(events: list[Event], site: str) -> None:
+    refused = [event.data["rule"] for event in events if event.outcome != "ok"]
+    if refused:
+        raise RefusedError(
+            "KV-CTL-056", "residency refuses this backup", where=site, why="; ".join(refused[:3]),
+            fix="keep it at a site that every tenant's policy allows: --site NAME",
+        )  # fmt: skip
 
 
 def where(ctl: Controller, who: Principal, p: BackupMake, name: str) -> Path:
@@ -93,12 +103,17 @@ def where(ctl: Controller, who: Principal, p: BackupMake, name: str) -> Path:
 
 
 def decisions(ctl: Controller, action: str, site: str, ref: str) -> list[Event]:
-    """For each tenant whose records and keys are in the archive: may they be at that site?"""
+    """For each tenant whose records and keys are in the archive: may they be at that site? Nothing is recorded yet."""
     with ctl.books.deciding() as db:
         tenants = [str(r["tenant"]) for r in rows(db, "SELECT tenant FROM tenants WHERE state <> 'offboarded'")]
-        bound = policies.versions(db)
-        made = [(tenant, decision(ctl, db, action, tenant, site=site, ref=ref).event) for tenant in tenants]
-    return [at_home(event, bound=tenant in bound) if site == ctl.site else event for tenant, event in made]
+        policy, bound = of_rows(policies.in_force(db)), policies.versions(db)
+    made = []
+    for tenant in tenants:
+        verdict = decide_at(policy, tenant, site, home=ctl.settings.country, version=bound.get(tenant))
+        told = {"decision": f"d-{secrets.token_hex(8)}", "action": action, "ref": ref, **verdict.document()}
+        event = Event("decision.made", told, tenant, "ok" if verdict.allowed else "refused")
+        made.append(at_home(event, bound=tenant in bound) if site == ctl.site else event)
+    return made
 
 
 def at_home(event: Event, *, bound: bool) -> Event:

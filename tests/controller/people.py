@@ -2,8 +2,10 @@
 
 import contextlib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from kvctl.controller.core import Controller, opened
 from kvctl.controller.settings import ControllerSettings
@@ -23,6 +25,25 @@ def service(name: str) -> Principal:
 def controller(directory: Path, **settings: Any) -> Iterator[Controller]:
     with opened(ControllerSettings("paris", "FR", "Acme SAS", directory / "paris", **settings)) as made:
         yield made
+
+
+@contextlib.contextmanager
+def ahead(seconds: float, *stores: Any) -> Iterator[None]:
+    """What is put on record in here has times that are still to come: the clock is put back at the end of the block.
+
+    `stores` are told the time by the same clock.
+    """
+
+    def later() -> str:
+        moment = datetime.now(UTC) + timedelta(seconds=seconds)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    with patch("kvctl.controller.books.now", later), patch("kvctl.controller.catalogue.NEAR_MS", 1e9):
+        for store in stores:
+            store.ahead = seconds
+        yield
+        for store in stores:
+            store.ahead = 0.0
 
 
 def tables(ctl: Controller) -> dict[str, list[tuple[Any, ...]]]:

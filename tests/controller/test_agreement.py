@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kvctl.controller.agreement import BACK_AGAIN, keys_unlike
 from kvctl.controller.catalogue import compare, sync
 from kvctl.controller.checks import checks, run
 from kvctl.controller.restore import restore
@@ -62,6 +63,19 @@ def test_keys_whose_destruction_is_on_record_are_not_missed(ctl):
     assert (judged(ctl, "X2"), judged(ctl, "E4")) == (("PASS", []), ("PASS", []))
 
 
+def test_a_destroyed_key_that_is_back_is_found(ctl):
+    (root,) = ctl.keystore.directory.glob("beta.user.*.root")
+    subject = ctl.keystore.directory / "beta.subject"
+    kept = {path: path.read_bytes() for path in (root, subject)}
+    ctl.call("tenant.offboard", OPERATOR, TenantOffboard("beta", "beta"))
+    assert judged(ctl, "E4") == ("PASS", [])
+    for path in (root, subject):
+        path.write_bytes(kept[path])
+        assert judged(ctl, "E4") == ("FAIL", ["it was destroyed, and is in the key store"])
+        assert [row["tenant"] for row in keys_unlike(ctl, destroyed=True)] == ["beta"]
+        path.unlink()
+
+
 def test_keys_that_a_restored_backup_left_out_are_not_missed(tmp_path):
     with controller(tmp_path) as ctl:
         ctl.call("tenant.create", OPERATOR, TenantCreate("acme", "Acme SAS", "FR"))
@@ -72,9 +86,27 @@ def test_keys_that_a_restored_backup_left_out_are_not_missed(tmp_path):
         ControllerSettings("paris", "FR", "Acme SAS", tmp_path / "paris"), file, OPERATOR, master=Path(master),
         force="paris",
     )  # fmt: skip
-    assert len(done.keys_left_out) == 1
+    (left_out,) = done.keys_left_out
+    with controller(tmp_path) as ctl:
+        assert (judged(ctl, "X2"), judged(ctl, "E4")) == (("PASS", []), ("PASS", []))
+        shutil.copy(next(done.aside.glob("keys/acme.user.*.root")), ctl.keystore.directory / left_out)
+        (row,) = keys_unlike(ctl, destroyed=True)
+        assert (row["tenant"], row["what"]) == ("acme", BACK_AGAIN)
+        (ctl.keystore.directory / left_out).unlink()
+        (ctl.keystore.directory / "acme.subject").unlink()
+        assert judged(ctl, "X2") == ("FAIL", [LOST])
+
+
+def test_a_key_that_was_restored_and_is_gone_later_is_missed(tmp_path):
+    with controller(tmp_path) as ctl:
+        ctl.call("tenant.create", OPERATOR, TenantCreate("acme", "Acme SAS", "FR"))
+        file = Path(ctl.call("controller.backup", OPERATOR, BackupMake(str(tmp_path / "backup")))["file"])
+    settings = ControllerSettings("paris", "FR", "Acme SAS", tmp_path / "paris")
+    restore(settings, file, OPERATOR, force="paris")
     with controller(tmp_path) as ctl:
         assert judged(ctl, "X2") == ("PASS", [])
+        next(ctl.keystore.directory.glob("acme.user.*.root")).unlink()
+        assert judged(ctl, "X2") == ("FAIL", [LOST])
 
 
 # --- catalogue and data log -----------------------------------------------------------------------------------------

@@ -144,6 +144,11 @@ def test_pseudonyms(two, user, other):
     assert (mine == two.pseudonym("acme", other)) == (user == other)
 
 
+def test_whose_subject_keys_are_here(two):
+    of(two, "zen")
+    assert two.subjects() == ["acme", "globex"]
+
+
 def test_no_pseudonym_after_the_subject_key(two, tmp_path):
     keys = KeyStore(tmp_path / "keys")
     keys.create_subject("acme")
