@@ -147,7 +147,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "usage": lambda db: usage.stored(db, None),
     "residency history": lambda db: copies.held_at(db, "tenant3", (NOW - timedelta(days=20)).isoformat()),
     "one user's copies": lambda db: erasures.copies(
-        db, asdict(Scope("subject", "tenant3", subject="ab" * 16)), NOW.isoformat()
+        db, asdict(Scope("subject", "tenant3", subject="ab" * 16)), erasures.Reach(NOW.isoformat(), NOW.isoformat())
     ),
     "one chunk": lambda db: retention.copies(db, "tenant3", "0badcafe"),
 }  # fmt: skip

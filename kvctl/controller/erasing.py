@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kvctl.controller import epochs
 from kvctl.controller.catalogue import address_of, sync
+from kvctl.controller.clock import now
 from kvctl.controller.stores import StoreAddress, ask
 from kvctl.govern.erasure import LONGEST, AtStore, Scope
 from kvctl.state import erasures, tenants
+from kvctl.state.governance import Connection
 from kvctl.types.errors import KvctlError
 from kvctl.types.events import Event
-from kvctl.types.principals import Principal
+from kvctl.types.principals import SYSTEM, Principal
 
 if TYPE_CHECKING:
     from kvctl.controller.core import Controller
@@ -25,10 +27,32 @@ BATCH = 5000  # keys of one request
 Names = list[tuple[str, str, str]]  # domain, epoch, key
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """An erasure as it is on record: when it was received, and at which entry of the log."""
+
+    erasure: str
+    received: str
+    index: int
+
+    def reach(self, db: Connection) -> erasures.Reach:
+        return erasures.reach(db, self.erasure, self.received, self.index, now())
+
+
+def look_ahead(ctl: Controller, db: Connection, row: dict[str, Any]) -> None:
+    """When it begins on a clock that was put back: put on record up to when what is there was placed."""
+    erasure, tenant = str(row["id"]), str(row["tenant"])
+    begun = row["receipt_idx"] is not None or erasures.attempts(db, erasure, None)[0]
+    upto = None if begun else erasures.newest(db, tenant, now())
+    if upto is not None:
+        ctl.books.commit(SYSTEM, [Event("erasure.reaches", {"erasure": erasure, "upto": upto}, tenant)])
+
+
 def destroy_keys(
-    ctl: Controller, who: Principal, scope: Scope, since: str, held: list[dict[str, Any]]
+    ctl: Controller, who: Principal, scope: Scope, index: int, held: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Destroy the keys of the epochs that were there when the request came; a domain that is in use gets a new one.
+    """Destroy the keys of the epochs that were on record when the request came, at `index` of the log; a domain that is
+    in use gets a new one.
 
     (rows with domain, epoch, receipt; domains whose keys a hold keeps). A key is of a whole domain, so any hold in
     the domain keeps it.
@@ -36,7 +60,8 @@ def destroy_keys(
     if not scope.by_key:
         return [], []
     with ctl.books.deciding() as db:
-        doomed = [e for e in tenants.epochs(db, scope.tenant, scope.domain) if str(e["created_at"]) <= since]
+        before = tenants.epochs_before(db, scope.tenant, index)
+        doomed = [e for e in tenants.epochs(db, scope.tenant, scope.domain) if (e["domain"], e["epoch"]) in before]
         kept = sorted({e["domain"] for e in doomed for h in held if h["domain"] in (None, e["domain"])})
         doomed = [e for e in doomed if e["domain"] not in kept]
         for domain in sorted({e["domain"] for e in doomed if e["retired_at"] is None}):
@@ -54,7 +79,7 @@ def destroy_keys(
     ], kept
 
 
-def erase_at(ctl: Controller, store: str, scope: Scope, since: str, keys: list[dict[str, Any]]) -> AtStore:
+def erase_at(ctl: Controller, store: str, scope: Scope, about: About, keys: list[dict[str, Any]]) -> AtStore:
     """Erase at one store, and probe it afterwards. What kept it from being done is in `error`."""
     done = AtStore(store)
     try:
@@ -66,10 +91,11 @@ def erase_at(ctl: Controller, store: str, scope: Scope, since: str, keys: list[d
             done.held += answer.get("held", 0)
         _follow(ctl, store)
         with ctl.books.state.reading() as db:
-            left = erasures.left(db, store, asdict(scope), since)
-        done.held = max(done.held, _remove(address, scope, left))
+            left = erasures.left(db, store, asdict(scope), about.reach(db))
+        names = sorted({copy[:3] for copy in left})
+        done.held = max(done.held, _remove(address, scope, names))
         _follow(ctl, store)
-        _probe(ctl, address, done, scope, since)
+        _probe(ctl, address, done, scope, about, left)
     except KvctlError as error:
         done.error = f"{error.code}: {error.what}" + (f": {error.why}" if error.why else "")
     return done
@@ -107,10 +133,15 @@ def _remove(address: StoreAddress, scope: Scope, names: Names) -> int:
     return held
 
 
-def _probe(ctl: Controller, address: StoreAddress, done: AtStore, scope: Scope, since: str) -> None:
+def _probe(
+    ctl: Controller, address: StoreAddress, done: AtStore, scope: Scope, about: About, left: list[erasures.Copy]
+) -> None:
     with ctl.books.state.reading() as db:
-        done.known, names = erasures.names(db, done.store, asdict(scope), since, PROBED)
-        anew = erasures.anew(db, done.store, scope.tenant, since) if names else set()
+        reach = about.reach(db)
+        done.known, names = erasures.names(db, done.store, asdict(scope), reach, PROBED)
+        anew = erasures.anew(db, done.store, scope.tenant, reach) if names else set()
+        if reach.upto > about.received:  # a time that is still to come tells nothing of what came since: the rows do
+            anew |= {copy[:3] for copy in set(erasures.left(db, done.store, asdict(scope), reach)) - set(left)}
     for (domain, epoch), keys in _by_scope(names):
         body = {"tenant": scope.tenant, "domain": domain, "epoch": epoch, "keys": keys}
         answer = ask(address, "probe", body, timeout=SECONDS)

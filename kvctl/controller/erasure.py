@@ -100,10 +100,12 @@ def _erase(ctl: Controller, who: Principal, scope: Scope, schema: str, *, dry_ru
 
 def _would(ctl: Controller, scope: Scope) -> dict[str, Any]:
     with ctl.books.state.reading() as db:
-        found = erasures.copies(db, asdict(scope), now())
+        at = now()
+        reach = erasures.Reach(erasures.newest(db, scope.tenant, at) or at, at)
+        found = erasures.copies(db, asdict(scope), reach)
         held = [row["id"] for row in holds.in_force(db, now(), scope.tenant) if scope.meets(row)]
         keys = tenants.epochs(db, scope.tenant, scope.domain) if scope.by_key else []
-        stores = [AtStore(name) for name in sorted(ctl.settings.stores)] + no_more(ctl, db, scope, now())
+        stores = [AtStore(name) for name in sorted(ctl.settings.stores)] + no_more(ctl, db, scope, reach)
         engines = [{"engine": f"{n}/*", "answered": True, "why": ""} for n in sorted(ctl.settings.gateways)]
         unknown = erasures.without_user(db, scope.tenant)
         return {
@@ -130,17 +132,19 @@ def _run(ctl: Controller, who: Principal, erasure: str) -> dict[str, Any]:
     begun = now()
     with ctl.books.state.reading() as db:
         row = _row(db, erasure)
-    scope, since = scope_of(row), str(row["received"])
+        on_record = erasing.About(erasure, str(row["received"]), erasures.index(db, erasure))
+    scope = scope_of(row)
     pushed = {one["store"]: one for one in push_holds(ctl)}
     sync_all(ctl)  # so that what the catalogue counts is what is there
     with ctl.books.deciding() as db:
-        index = ctl.books.log.size
+        erasing.look_ahead(ctl, db, row)
+        index, reach = ctl.books.log.size, on_record.reach(db)
         held = [hold for hold in holds.in_force(db, now(), scope.tenant) if scope.meets(hold)]
         kept_at_stores = bool(holds.in_force(db, now(), scope.tenant))
-        found = erasures.copies(db, asdict(scope), since)
-        unknown = sorted(set(erasures.holders(db, asdict(scope), since)) - set(ctl.settings.stores))
-        lost = no_more(ctl, db, scope, since)
-    keys, kept = erasing.destroy_keys(ctl, who, scope, since, held)
+        found = erasures.copies(db, asdict(scope), reach)
+        unknown = sorted(set(erasures.holders(db, asdict(scope), reach)) - set(ctl.settings.stores))
+        lost = no_more(ctl, db, scope, reach)
+    keys, kept = erasing.destroy_keys(ctl, who, scope, on_record.index, held)
     if keys:
         published(ctl)
     # The catalogue has copies at a store that is in the settings no longer: nobody was asked, so they count as there.
@@ -151,7 +155,7 @@ def _run(ctl: Controller, who: Principal, erasure: str) -> dict[str, Any]:
             # It might erase what a hold keeps.
             stores.append(AtStore(name, error=f"it was not told of the holds: {pushed.get(name, {}).get('why', '')}"))
         else:
-            stores.append(erasing.erase_at(ctl, name, scope, since, keys))
+            stores.append(erasing.erase_at(ctl, name, scope, on_record, keys))
     flushes = erasing.flush(ctl)
     groups = (flushes[at : at + MOST] for at in range(0, len(flushes), MOST))
     ctl.books.commit(
@@ -159,7 +163,7 @@ def _run(ctl: Controller, who: Principal, erasure: str) -> dict[str, Any]:
     )
     with ctl.books.state.reading() as db:
         about = {
-            "erasure": erasure, "requested_by": row["requested_by"], "received": since, "due": row["due"],
+            "erasure": erasure, "requested_by": row["requested_by"], "received": row["received"], "due": row["due"],
             "started": begun, "ended": now(), "index_at_snapshot": index,
         }  # fmt: skip
         made = receipt(
@@ -171,10 +175,10 @@ def _run(ctl: Controller, who: Principal, erasure: str) -> dict[str, Any]:
     return _end(ctl, who, erasure, scope, made, away)
 
 
-def no_more(ctl: Controller, db: Connection, scope: Scope, since: str) -> list[AtStore]:
+def no_more(ctl: Controller, db: Connection, scope: Scope, reach: erasures.Reach) -> list[AtStore]:
     """Stores that had something of it and were declared destroyed. One that is in the settings again is asked."""
     declared = erasures.declared(db)
-    names = sorted(set(erasures.lost(db, asdict(scope), since)) - set(ctl.settings.stores))
+    names = sorted(set(erasures.lost(db, asdict(scope), reach)) - set(ctl.settings.stores))
     return [
         AtStore(name, destroyed=f"destroyed, declared by {' and '.join((one['declared_by'], *one['agreed_by']))}")
         for name in names

@@ -64,7 +64,7 @@ def build(ctl: Controller, db: Connection) -> tuple[Snapshot, list[Problem]]:
     """The snapshot of this moment, and what is not in it though it should be."""
     at, issued = now(), int(time.time())
     problems: list[Problem] = []
-    limits, keys, epochs = state.limits(db, at), by_tenant(state.live_keys(db, at)), by_tenant(state.current_epochs(db))
+    limits, keys, epochs = state.limits(db), by_tenant(state.live_keys(db, at)), by_tenant(state.current_epochs(db))
     tenants = []
     for row in state.tenants(db):
         if row["state"] in ("active", "suspended"):

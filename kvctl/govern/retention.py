@@ -41,7 +41,8 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What matches everything that is given stays, from `from_at` until before `until_at` or until it is lifted."""
+    """What matches everything that is given stays, until before `until_at` or until it is lifted. `from_at` tells since
+    when: it is on record, so it is in force, whatever the clock says now."""
 
     id: str
     tenant: str
@@ -91,7 +92,7 @@ def in_force(versions: Iterable[Version], copy: Copy) -> Version | None:
 
 def matches(hold: Hold, copy: Copy, now: datetime) -> bool:
     """Whether a hold is in force and is of this copy."""
-    if hold.lifted_at is not None or hold.from_at > now or (hold.until_at is not None and hold.until_at <= now):
+    if hold.lifted_at is not None or (hold.until_at is not None and hold.until_at <= now):
         return False
     if hold.tenant != copy.tenant or hold.domain not in (None, copy.domain) or hold.model not in (None, copy.model):
         return False

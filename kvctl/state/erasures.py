@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from kvctl.state.governance import Apply, Connection, rows
@@ -63,27 +65,78 @@ def unfinished(db: Connection) -> list[dict[str, Any]]:
     return rows(db, f"SELECT {BRIEF} FROM erasures WHERE outcome IN ('open', 'restricted') ORDER BY received, id")  # noqa: S608
 
 
+Copy = tuple[str, str, str, datetime]  # domain, epoch, key, when it was placed
 Scope = Mapping[str, Any]  # tenant, domain, subject, model, stored_from, stored_until; None: all of them
-# Copies that an erasure is about: a user's own, and private ones of others that the user shared. $since: when it was
-# received; what has gone since then counts as well, so that a run that was cut off is told whole. Clocks of stores may
-# be some seconds apart, and what is erased too much is only computed again.
-SINCE = "$since::TIMESTAMP + INTERVAL 5 SECONDS"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What an erasure is about, of what is in its scope: copies that were placed up to `upto`, without those that were
+    gone before `gone`. Both are when it was received, unless the clock was put back: what was on record by then is
+    older than the erasure, whatever the clock said."""
+
+    upto: str
+    gone: str
+
+
+# Copies that an erasure is about: a user's own, and private ones of others that the user shared. What has gone since it
+# was received counts as well, so that a run that was cut off is told whole. Clocks of stores may be some seconds apart,
+# and what is erased too much is only computed again.
+SLACK = "INTERVAL 5 SECONDS"
 MATCH = f"""FROM chunks c WHERE c.tenant = $tenant AND ($domain IS NULL OR c.domain = $domain)
     AND ($model IS NULL OR c.model = $model) AND coalesce(c.stored_at >= $stored_from::TIMESTAMP, true)
     AND coalesce(c.stored_at < $stored_until::TIMESTAMP, true)
-    AND c.placed_at <= {SINCE} AND ($subject IS NULL OR c.subject = $subject OR (c.class <> 'common' AND EXISTS (
+    AND c.placed_at <= $upto::TIMESTAMP + {SLACK}
+    AND ($subject IS NULL OR c.subject = $subject OR (c.class <> 'common' AND EXISTS (
         SELECT 1 FROM lineage l WHERE l.subject = $subject AND l.tenant = c.tenant AND l.domain = c.domain
         AND l.key = c.key)))"""  # noqa: S608
-ABOUT = f"{MATCH} AND (c.removed_at IS NULL OR c.removed_at >= $since::TIMESTAMP - INTERVAL 5 SECONDS)"
+ABOUT = f"{MATCH} AND (c.removed_at IS NULL OR c.removed_at >= $gone::TIMESTAMP - {SLACK})"
 DESTROYED = "destroyed"  # why a copy is gone whose store somebody declared destroyed
 
 
-def _about(scope: Scope, since: str) -> dict[str, Any]:
+def _about(scope: Scope, reach: Reach) -> dict[str, Any]:
     names = ("tenant", "domain", "subject", "model", "stored_from", "stored_until")
-    return {**{name: scope[name] for name in names}, "since": since}
+    return {**{name: scope[name] for name in names}, **asdict(reach)}
 
 
-def copies(db: Connection, scope: Scope, since: str) -> list[dict[str, Any]]:
+def _lost(scope: Scope, reach: Reach) -> dict[str, Any]:
+    return {name: value for name, value in _about(scope, reach).items() if name != "gone"}
+
+
+def newest(db: Connection, tenant: str, now: str) -> str | None:
+    """When the newest of a tenant's copies was placed, if that is still to come: the clock was put back since."""
+    (row,) = rows(
+        db,
+        f"""SELECT max(placed_at) AS at FROM chunks WHERE tenant = $tenant AND removed_at IS NULL
+            AND placed_at > $now::TIMESTAMP + {SLACK}""",  # noqa: S608
+        {"tenant": tenant, "now": now},
+    )
+    return None if row["at"] is None else str(row["at"])
+
+
+def reach(db: Connection, erasure: str, received: str, index: int, now: str) -> Reach:
+    """`erasure.reaches` is on record when the clock had been put back before it began."""
+    (row,) = rows(
+        db,
+        """SELECT least(min(ts), $now::TIMESTAMP) AS earliest,
+             (SELECT max(data->>'upto') FROM events WHERE kind = 'erasure.reaches' AND (data->>'erasure') = $erasure)
+               AS upto
+           FROM events WHERE idx >= $index""",
+        {"erasure": erasure, "now": now, "index": index},
+    )
+    return Reach(max(received, str(row["upto"] or "")), min(received, str(row["earliest"])))
+
+
+def index(db: Connection, erasure: str) -> int:
+    """Of the log's entry that received it: what has a lower one was on record before."""
+    row = db.execute(
+        "SELECT idx FROM events WHERE kind = 'erasure.received' AND (data->>'erasure') = ?", [erasure]
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def copies(db: Connection, scope: Scope, reach: Reach) -> list[dict[str, Any]]:
     """Copies and bytes by store, tier, site and domain."""
     return rows(
         db,
@@ -94,13 +147,13 @@ def copies(db: Connection, scope: Scope, since: str) -> list[dict[str, Any]]:
                 AND p.tier = CASE WHEN EXISTS (SELECT 1 FROM places q WHERE q.store = c.store AND q.tier = c.tier
                                                AND q.valid_to IS NULL) THEN c.tier ELSE '*' END
             GROUP BY c.store, c.tier, c.domain ORDER BY c.store, c.tier, c.domain""",  # noqa: S608
-        _about(scope, since),
+        _about(scope, reach),
     )
 
 
-def names(db: Connection, store: str, scope: Scope, since: str, limit: int) -> tuple[int, list[tuple[str, str, str]]]:
+def names(db: Connection, store: str, scope: Scope, reach: Reach, limit: int) -> tuple[int, list[tuple[str, str, str]]]:
     """How many chunks at a store it is about, and up to `limit` of their names: domain, epoch, key."""
-    parameters = _about(scope, since) | {"store": store}
+    parameters = _about(scope, reach) | {"store": store}
     chosen = f"SELECT DISTINCT c.domain, c.epoch, lower(hex(c.key)) AS key {ABOUT} AND c.store = $store"
     total = db.execute(f"SELECT count(*) FROM ({chosen})", parameters).fetchone()  # noqa: S608
     found = db.execute(
@@ -110,29 +163,29 @@ def names(db: Connection, store: str, scope: Scope, since: str, limit: int) -> t
     return total[0], found
 
 
-def left(db: Connection, store: str, scope: Scope, since: str) -> list[tuple[str, str, str]]:
-    """Names of those that the catalogue still has there."""
+def left(db: Connection, store: str, scope: Scope, reach: Reach) -> list[Copy]:
+    """Those that the catalogue still has there."""
     return db.execute(
-        f"""SELECT DISTINCT c.domain, c.epoch, lower(hex(c.key)) AS key {ABOUT} AND c.store = $store
+        f"""SELECT DISTINCT c.domain, c.epoch, lower(hex(c.key)) AS key, c.placed_at {ABOUT} AND c.store = $store
             AND c.removed_at IS NULL ORDER BY ALL""",
-        _about(scope, since) | {"store": store},
+        _about(scope, reach) | {"store": store},
     ).fetchall()
 
 
-def holders(db: Connection, scope: Scope, since: str) -> list[str]:
+def holders(db: Connection, scope: Scope, reach: Reach) -> list[str]:
     """Stores of which the catalogue has any of them now."""
     found = db.execute(
         f"SELECT DISTINCT c.store {ABOUT} AND c.removed_at IS NULL ORDER BY ALL",
-        _about(scope, since),
+        _about(scope, reach),
     )
     return [str(row[0]) for row in found.fetchall()]
 
 
-def lost(db: Connection, scope: Scope, since: str) -> list[str]:
+def lost(db: Connection, scope: Scope, reach: Reach) -> list[str]:
     """Stores that had any of them and were declared destroyed."""
     found = db.execute(
         f"SELECT DISTINCT c.store {MATCH} AND c.removed_why = '{DESTROYED}' ORDER BY ALL",
-        _about(scope, since),
+        _lost(scope, reach),
     )
     return [str(row[0]) for row in found.fetchall()]
 
@@ -153,11 +206,15 @@ def attempts(db: Connection, erasure: str, after: int | None) -> tuple[int, str,
 
 # --- stores that are no more ----------------------------------------------------------------------------------------
 def destroyed(db: Connection, event: Recorded) -> None:
-    """Its copies are gone. Not those that came later: a store of that name that is there again."""
+    """Its copies are gone. Not those that came later: a store of that name that is there again.
+
+    On a clock that was put back, later than all that was on record before.
+    """
     db.execute(
         f"""UPDATE chunks SET removed_at = $at::TIMESTAMP, removed_why = '{DESTROYED}'
-            WHERE store = $store AND removed_at IS NULL AND placed_at <= $at::TIMESTAMP""",  # noqa: S608
-        {"at": event.at, "store": event.data["store"]},
+            WHERE store = $store AND removed_at IS NULL
+            AND placed_at <= (SELECT greatest(max(ts), $at::TIMESTAMP) FROM events WHERE idx < $index)""",  # noqa: S608
+        {"at": event.at, "store": event.data["store"], "index": event.index},
     )
 
 
@@ -180,12 +237,13 @@ def at_store(db: Connection, store: str) -> dict[str, Any]:
     return found
 
 
-def anew(db: Connection, store: str, tenant: str, since: str) -> set[tuple[str, str, str]]:
+def anew(db: Connection, store: str, tenant: str, reach: Reach) -> set[tuple[str, str, str]]:
     """Names of what was stored there after the request came: another's by now."""
     found = db.execute(
         f"""SELECT DISTINCT domain, epoch, lower(hex(key)) FROM chunks
-            WHERE store = $store AND tenant = $tenant AND removed_at IS NULL AND placed_at > {SINCE}""",  # noqa: S608
-        {"store": store, "tenant": tenant, "since": since},
+            WHERE store = $store AND tenant = $tenant AND removed_at IS NULL
+            AND placed_at > $upto::TIMESTAMP + {SLACK}""",  # noqa: S608
+        {"store": store, "tenant": tenant, "upto": reach.upto},
     )
     return set(found.fetchall())
 

@@ -28,12 +28,14 @@ def over(db: Connection, event: Recorded) -> None:
     )
 
 
-def in_force(db: Connection, at: str | datetime, tenant: str | None = None) -> list[dict[str, Any]]:
+def in_force(db: Connection, now: str | datetime, tenant: str | None = None) -> list[dict[str, Any]]:
+    """Those on record that are neither lifted nor run out: also one that is younger than `now`, on a clock that was put
+    back since."""
     return rows(
         db,
-        """SELECT * FROM holds WHERE lifted_at IS NULL AND from_at <= $at::TIMESTAMP
-           AND coalesce(until_at > $at::TIMESTAMP, true) AND coalesce(tenant = $tenant, true) ORDER BY id""",
-        {"at": at, "tenant": tenant},
+        """SELECT * FROM holds WHERE lifted_at IS NULL AND coalesce(until_at > $now::TIMESTAMP, true)
+           AND coalesce(tenant = $tenant, true) ORDER BY id""",
+        {"now": now, "tenant": tenant},
     )
 
 

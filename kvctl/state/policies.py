@@ -10,7 +10,8 @@ THEN = """CASE WHEN $at::TIMESTAMP IS NULL THEN valid_to IS NULL
           ELSE valid_from <= $at::TIMESTAMP AND coalesce(valid_to > $at::TIMESTAMP, true) END"""
 RESIDENCY = "tenant, storage_countries, processing_countries, support_countries, coalesce(controlled_by, 'any')"
 RETENTION = 'tenant, "class" AS kind, minimum_s AS minimum, maximum_s AS maximum, idle_s AS idle'
-LAST = "QUALIFY row_number() OVER (PARTITION BY {} ORDER BY valid_from DESC, {} DESC) = 1 AND valid_to IS NOT NULL"
+# The last by the order in which they were put on record: their times may go back, when the clock did.
+LAST = "QUALIFY row_number() OVER (PARTITION BY {} ORDER BY {} DESC) = 1 AND valid_to IS NOT NULL"
 
 
 def in_force(db: Connection, at: str | None = None) -> dict[str, list[dict[str, Any]]]:
@@ -44,7 +45,9 @@ def in_force(db: Connection, at: str | None = None) -> dict[str, list[dict[str, 
 def withdrawn(db: Connection) -> dict[str, list[dict[str, Any]]]:
     """The last row of each key that is not in force any more."""
     return {
-        "places": rows(db, f"SELECT store, site, tier FROM places {LAST.format('store, tier', 'valid_to')}"),  # noqa: S608
+        "places": rows(
+            db, f"SELECT store, site, tier FROM places {LAST.format('store, tier', 'valid_to IS NULL DESC, rowid')}"  # noqa: S608
+        ),
         "residency": rows(
             db, f"SELECT {RESIDENCY} AS controlled_by FROM residency_policies {LAST.format('tenant', 'version')}"  # noqa: S608
         ),

@@ -8,7 +8,7 @@ from kvctl.state.governance import Connection, rows
 
 NAMES = ("domain", "subject", "model")
 ACTIVE = """SELECT id, tenant, domain, subject, model FROM holds
-    WHERE lifted_at IS NULL AND from_at <= $now AND (until_at IS NULL OR until_at > $now)"""
+    WHERE lifted_at IS NULL AND (until_at IS NULL OR until_at > $now)"""
 # Ages become moments once a policy, so that a copy costs comparisons only. Two plain comparisons let DuckDB hash by
 # tenant and class; any other wording of "in force" has it compare every copy with every policy, ten times slower.
 POLICIES = """SELECT *, $now - minimum AS minimum_cut, $now - maximum AS maximum_cut, $now - idle AS idle_cut,

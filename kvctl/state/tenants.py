@@ -164,6 +164,15 @@ def epochs(db: Connection, name: str, domain: str | None = None) -> list[Row]:
     )
 
 
+def epochs_before(db: Connection, name: str, index: int) -> set[tuple[str, str]]:
+    """Domains and epochs that were made before an entry of the log."""
+    found = db.execute(
+        "SELECT data->>'domain', data->>'epoch' FROM events WHERE kind = 'epoch.created' AND tenant = ? AND idx < ?",
+        [name, index],
+    )
+    return set(found.fetchall())
+
+
 def current_epochs(db: Connection, name: str | None = None) -> list[Row]:
     """The epoch that each domain is in."""
     return rows(
@@ -227,13 +236,13 @@ def revoked_capabilities(db: Connection, at: str) -> list[str]:
     return [str(row["id"]) for row in found]
 
 
-def holds(db: Connection, at: str, name: str) -> list[Row]:
-    """Those in force."""
+def holds(db: Connection, now: str, name: str) -> list[Row]:
+    """Those in force, as state.holds.in_force has it."""
     return rows(
         db,
-        """SELECT * FROM holds WHERE tenant = ? AND lifted_at IS NULL AND from_at <= ?::TIMESTAMP
-           AND (until_at IS NULL OR until_at > ?::TIMESTAMP) ORDER BY from_at, id""",
-        [name, at, at],
+        """SELECT * FROM holds WHERE tenant = ? AND lifted_at IS NULL AND coalesce(until_at > ?::TIMESTAMP, true)
+           ORDER BY from_at, id""",
+        [name, now],
     )
 
 
@@ -246,23 +255,13 @@ def number(db: Connection) -> int:
     return int(found[0]) if found else 0
 
 
-def limits(db: Connection, at: str) -> dict[str, Mapping[str, Any]]:
+def limits(db: Connection) -> dict[str, Mapping[str, Any]]:
     """What policies say to gateways, by tenant, where they do: processing_countries, and retention {class: seconds}."""
     found: dict[str, dict[str, Any]] = {}
-    residency = rows(
-        db,
-        """SELECT tenant, processing_countries FROM residency_policies
-           WHERE valid_from <= ?::TIMESTAMP AND (valid_to IS NULL OR valid_to > ?::TIMESTAMP)""",
-        [at, at],
-    )
+    residency = rows(db, "SELECT tenant, processing_countries FROM residency_policies WHERE valid_to IS NULL")
     for row in residency:
         found.setdefault(str(row["tenant"]), {})["processing_countries"] = row["processing_countries"]
-    retention = rows(
-        db,
-        """SELECT tenant, class, maximum_s FROM retention_policies
-           WHERE valid_from <= ?::TIMESTAMP AND (valid_to IS NULL OR valid_to > ?::TIMESTAMP)""",
-        [at, at],
-    )
+    retention = rows(db, "SELECT tenant, class, maximum_s FROM retention_policies WHERE valid_to IS NULL")
     for row in retention:
         found.setdefault(str(row["tenant"]), {}).setdefault("retention", {})[row["class"]] = row["maximum_s"]
     return dict(found)

@@ -28,6 +28,7 @@ from kvctl.types.errors import UsageError
 from kvctl.types.events import Event
 from kvctl.types.principals import Principal, Role
 from kvctl.types.requests import (
+    AccountChange,
     AccountCreate,
     AuditExport,
     AuditLog,
@@ -38,6 +39,7 @@ from kvctl.types.requests import (
     EpochRotate,
     EraseSubject,
     EventRecord,
+    HoldLift,
     HoldSet,
     KeyCreate,
     MoveNamed,
@@ -45,7 +47,7 @@ from kvctl.types.requests import (
     TenantOffboard,
     TierPropose,
 )
-from tests.controller.people import ACME_ADMIN, ADMIN, controller
+from tests.controller.people import ACME_ADMIN, ADMIN, ahead, controller
 from tests.controller.policy_site import ANN, BOB, DPO, OPERATOR, POLICY, apply, vote
 from tests.store.daemon import Daemon
 
@@ -320,6 +322,94 @@ def test_a_subtle_violation_is_found(copy, name, sql):
     with controller(copy, stores=stores) as ctl:
         (one,) = run(ctl, [check for check in checks() if check.id == name])
     assert (str(one.verdict), bool(one.rows)) == ("FAIL", True)
+
+
+def failing(base, *names):
+    with controller(base) as ctl:
+        return {one.check.id for one in run(ctl, [c for c in checks() if c.id in names]) if str(one.verdict) != "PASS"}
+
+
+def put_back(ctl, seconds):
+    """The clock was that much further when the last entry was written."""
+    with ahead(seconds):
+        ctl.call("audit.log", AUDITOR, AuditLog())
+
+
+def test_a_place_that_is_younger_than_a_clock_that_was_put_back_counts(copy):
+    plant(copy, "UPDATE places SET valid_from = now()::TIMESTAMP + INTERVAL 1 MINUTE WHERE valid_to IS NULL")
+    assert failing(copy, "R1") == set()
+    plant(copy, PLANTED["R1"])
+    assert failing(copy, "R1") == {"R1"}
+
+
+def test_votes_are_counted_on_a_clock_that_was_put_back(copy):
+    with controller(copy) as ctl:
+        with ahead(80):
+            asked = apply(ctl, FIXED.replace("[FR, DE]}", "[FR, DE, NL, US]}"))
+            vote(ctl, ANN, asked["approval"])
+        assert vote(ctl, BOB, asked["approval"])["state"] == "executed"
+    assert failing(copy, "A1", "A2") == set()
+    plant(copy, "UPDATE votes SET ts = ts - INTERVAL 10 MINUTE WHERE voter = 'local:bob'")
+    assert failing(copy, "A1") == {"A1"}
+
+
+def test_a_role_that_was_given_before_the_clock_was_put_back_counts(copy):
+    with controller(copy) as ctl:
+        ctl.call("account.create", ADMIN, AccountCreate("bob", ["viewer"]))
+        with ahead(80):
+            ctl.call("account.change", ADMIN, AccountChange("bob", ["approver"]))
+        asked = apply(ctl, FIXED.replace("[FR, DE]}", "[FR, DE, NL, US]}"))
+        for person in (ANN, BOB):
+            vote(ctl, person, asked["approval"])
+    assert failing(copy, "A1") == set()
+    plant(copy, """UPDATE events SET data = replace(data, 'approver', 'viewer') WHERE kind = 'account.changed'""")
+    assert failing(copy, "A1") == {"A1"}
+
+
+def test_what_went_before_a_hold_is_not_under_it_on_a_clock_that_was_put_back(copy):
+    gone = """UPDATE chunks SET removed_at = now()::TIMESTAMP + INTERVAL {} SECOND, removed_why = 'expired'
+              WHERE subject IS NULL AND class = 'conversation'"""
+    plant(copy, gone.format(61))
+    with controller(copy) as ctl:
+        put_back(ctl, 60)
+        ctl.call("hold.set", DPO, HoldSet("acme", "another lawsuit"))
+    assert failing(copy, "T3") == set()
+    plant(copy, gone.format(600))
+    assert failing(copy, "T3") == {"T3"}
+
+
+def test_what_goes_after_a_hold_was_lifted_was_not_under_it_on_a_clock_that_is_put_back(copy):
+    with controller(copy) as ctl:
+        held = ctl.call("hold.set", DPO, HoldSet("acme", "another lawsuit"))["hold"]
+        with ahead(80):
+            asked = ctl.call("hold.lift", DPO, HoldLift("acme", held, "it is over"))
+            for person in (ANN, BOB):
+                vote(ctl, person, asked["approval"])
+    gone = """UPDATE chunks SET removed_at = now()::TIMESTAMP {}, removed_why = 'expired'
+              WHERE subject IS NULL AND class = 'conversation'"""
+    plant(copy, "UPDATE chunks SET removed_at = removed_at - INTERVAL 1 DAY")  # what went before is not asked about
+    plant(copy, gone.format("+ INTERVAL 5 SECOND"))
+    plant(copy, f"UPDATE holds SET from_at = from_at - INTERVAL 1 HOUR WHERE id = '{held}'")  # noqa: S608
+    assert failing(copy, "T3") == set()
+    plant(copy, gone.format("- INTERVAL 10 MINUTE"))
+    assert failing(copy, "T3") == {"T3"}
+
+
+def test_a_copy_that_moved_while_the_clock_was_put_back_is_not_gone(copy):
+    """What the hold is of was carried to disk, and its source removed, an hour after the hold was set."""
+    with controller(copy) as ctl:
+        put_back(ctl, 60)
+        ctl.call("audit.log", AUDITOR, AuditLog())
+    plant(copy, "UPDATE holds SET from_at = from_at - INTERVAL 1 HOUR")
+    where = "subject = 'cacacacacacacacacacacacacacacaca'"
+    plant(
+        copy,
+        f"""UPDATE chunks SET placed_at = now()::TIMESTAMP + INTERVAL 59 SECOND WHERE tier = 'disk' AND {where};
+                    UPDATE chunks SET removed_at = now()::TIMESTAMP WHERE tier = 'flash' AND {where}""",  # noqa: S608
+    )
+    assert failing(copy, "T3") == set()
+    plant(copy, f"UPDATE chunks SET placed_at = placed_at + INTERVAL 1 HOUR WHERE tier = 'disk' AND {where}")  # noqa: S608
+    assert failing(copy, "T3") == {"T3"}
 
 
 def keys_of(base, tenant):

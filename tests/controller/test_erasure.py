@@ -15,11 +15,12 @@ from kvctl.controller.schedule import Job, Schedule
 from kvctl.controller.settings import EngineSettings
 from kvctl.ledger.proof import check_proof
 from kvctl.state import erasures
-from kvctl.state.governance import SCHEMA, GovernanceState, rows
+from kvctl.state.governance import SCHEMA, VERSION, GovernanceState, rows
 from kvctl.types.chunks import Scope
 from kvctl.types.errors import RefusedError, UsageError
 from kvctl.types.principals import Principal, Role
 from kvctl.types.requests import (
+    EpochRotate,
     EraseChunks,
     EraseSubject,
     EraseTenant,
@@ -31,7 +32,7 @@ from kvctl.types.requests import (
 )
 from tests.controller import people
 from tests.controller.policy_site import ANN, vote
-from tests.controller.stores import ALICE, BOB, Gateway, Store, key, serving
+from tests.controller.stores import ALICE, BOB, MODEL, Gateway, Store, key, serving
 
 DPO = Principal("local:dora", frozenset({Role.DPO}), fresh=True)
 
@@ -327,6 +328,62 @@ def test_a_clock_that_is_ahead_hides_nothing(ctl, stores):
     assert (done["outcome"], done["receipt"]["negative_probes"]["probed"]) == ("erased", 1)
 
 
+def test_what_was_stored_before_the_clock_was_put_back_is_erased(ctl, stores):
+    sync_all(ctl)
+    with people.ahead(60, *stores):
+        stores[0].put("a", epoch=epoch(ctl))
+        stores[1].put("b", epoch=epoch(ctl), subject=BOB)
+        sync_all(ctl)
+    assert erase(ctl, subject=ALICE, dry_run=True)["would"]["copies"][0]["copies"] == 1
+    done = erase(ctl, subject=ALICE)
+    assert (done["outcome"], names(stores[0]), names(stores[1])) == ("erased", [], [key("b")])
+    assert (done["receipt"]["totals"]["copies"], done["receipt"]["negative_probes"]["absent"]) == (1, 1)
+    done = chunks(ctl, model=MODEL)
+    assert (done["outcome"], names(stores[1])) == ("erased", [])
+
+
+def test_keys_that_were_made_while_the_clock_was_ahead_are_destroyed(ctl, stores):
+    with people.ahead(10_800, *stores):
+        ctl.call("key.rotate", people.OPERATOR, EpochRotate("acme", "user"))
+    made = epoch(ctl)
+    stores[0].put("a", epoch=made)
+    done = ctl.call("erase.tenant", DPO, EraseTenant("acme", confirm="acme"))
+    assert (done["outcome"], names(stores[0])) == ("erased", [])
+    assert made in {one["epoch"] for one in done["receipt"]["keys_destroyed"]}
+    assert epoch(ctl) != made
+    with pytest.raises(RefusedError):
+        ctl.keystore.root(Scope("acme", "user", bytes.fromhex(made)))
+
+
+def test_what_comes_while_a_clock_that_was_put_back_catches_up_does_not_keep_it_open(ctl, stores, monkeypatch):
+    sync_all(ctl)
+    with people.ahead(60, *stores):
+        stores[0].put("a")
+        sync_all(ctl)
+    plain = Store.post_remove
+
+    def remove_and_store(store, body):
+        answer = plain(store, body)
+        store.put("a", subject=BOB)
+        return answer
+
+    monkeypatch.setattr(Store, "post_remove", remove_and_store)
+    done = chunks(ctl, model=MODEL)
+    probes = done["receipt"]["negative_probes"]
+    assert (done["outcome"], probes["anew"], probes["present"]) == ("erased", 1, 0)
+
+
+def test_a_clock_that_is_put_back_before_the_next_try_leaves_nothing_unprobed(ctl, stores):
+    stores[0].put("a")
+    stores[0].broken.add("erase")
+    with people.ahead(60):
+        assert erase(ctl, subject=ALICE)["outcome"] == "open"
+    stores[0].broken.clear()
+    (again,) = resume_erasures(ctl, later(10))
+    probes = again["receipt"]["negative_probes"]
+    assert (again["outcome"], names(stores[0]), probes["known"], probes["absent"]) == ("erased", [], 1, 1)
+
+
 def chunks(ctl, **asked):
     return ctl.call("erase.chunks", DPO, EraseChunks("acme", confirm="acme", **asked))
 
@@ -405,8 +462,11 @@ def test_an_older_table_gets_the_columns_that_it_lacks(tmp_path):
     path = tmp_path / "old.duckdb"
     with duckdb.connect(str(path)) as db:
         db.execute(SCHEMA.read_text())
-        for column in ("model", "stored_from", "stored_until"):
-            db.execute(f"ALTER TABLE erasures DROP COLUMN {column}")
+        for table, *columns in (
+            ("erasures", "model", "stored_from", "stored_until"), ("accounts", "oidc_issuer", "oidc_subject")
+        ):  # fmt: skip
+            for column in columns:
+                db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         db.execute("CREATE TABLE schema_version (version INTEGER NOT NULL, applied_at TIMESTAMP NOT NULL)")
         db.execute("INSERT INTO schema_version VALUES (1, now()::TIMESTAMP)")
         db.execute("INSERT INTO applied VALUES (0)")
@@ -414,7 +474,7 @@ def test_an_older_table_gets_the_columns_that_it_lacks(tmp_path):
         state = GovernanceState(path, {})
         with state.reading() as db:
             assert erasures.listed(db, None) == []
-            assert db.execute("SELECT max(version) FROM schema_version").fetchone() == (2,)
+            assert db.execute("SELECT max(version) FROM schema_version").fetchone() == (VERSION,)
         state.close()
 
 
@@ -455,6 +515,19 @@ def test_a_store_that_somebody_else_agrees_is_destroyed_ends_what_waits_for_it(g
     assert [(row["store"], row["copies"]) for row in again["receipt"]["copies"]] == [("s1", 1), ("s2", 1)]
     found = {one.check.id: one for one in run(gone, [c for c in checks() if c.id in ("A1", "A5", "E2", "E3", "L1")])}
     assert {name: one.rows for name, one in found.items() if str(one.verdict) != "PASS"} == {}
+
+
+def test_a_store_is_destroyed_with_what_came_before_the_clock_was_put_back(ctl, stores):
+    sync_all(ctl)
+    with people.ahead(60, *stores):
+        stores[1].put("b", length=7)
+        sync_all(ctl)
+        ctl.settings = replace(ctl.settings, stores={"s1": stores[0].settings})
+        ctl.call("hold.set", DPO, HoldSet("beta", "case 7"))
+    vote(ctl, ANN, declare(ctl)["approval"])
+    with ctl.books.state.reading() as db:
+        assert rows(db, "SELECT removed_why FROM chunks") == [{"removed_why": "destroyed"}]
+    assert erase(ctl, subject=ALICE)["outcome"] == "erased"
 
 
 def test_who_asks_later_is_told_of_it_too(gone):

@@ -13,6 +13,7 @@ from kvctl.types.requests import (
     HoldLift,
     HoldSet,
     TenantCreate,
+    TenantOffboard,
     TenantScope,
 )
 from tests.controller import people
@@ -49,6 +50,18 @@ def test_a_hold_is_at_the_stores_when_it_is_set(ctl, store):
     (held,) = store.holds["holds"]
     assert held == {"id": done["hold"], "tenant": "acme", "domain": None, "subject": ALICE, "model": None}
     assert holds(ctl)[0]["stores"] == [{"store": "s1", "in_force": True}]
+
+
+def test_a_hold_is_in_force_on_a_clock_that_was_put_back(ctl, store):
+    ctl.call("tenant.create", people.OPERATOR, TenantCreate("beta", "Beta SAS", "FR"))
+    with people.ahead(60):
+        held = set_hold(ctl)["hold"]
+    with pytest.raises(RefusedError) as refused:
+        ctl.call("tenant.offboard", people.OPERATOR, TenantOffboard("acme", confirm="acme"))
+    assert (refused.value.code, held in refused.value.what) == ("KV-TEN-008", True)
+    other = ctl.call("hold.set", DPO, HoldSet("beta", reason="case 8"))["hold"]
+    assert {one["id"] for one in store.holds["holds"]} == {held, other}
+    assert ctl.call("hold.lift", DPO, HoldLift("acme", held, "case closed", dry_run=True))["hold"] == held
 
 
 def test_a_store_that_was_not_reached_is_named_and_told_later(ctl, store):

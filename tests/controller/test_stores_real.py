@@ -88,7 +88,7 @@ def test_what_has_ended_goes_and_a_hold_keeps(ctl, daemon, put):
     sync(ctl, "s1")
     with ctl.books.state.writing() as db:
         db.execute("UPDATE chunks SET expires_at = now()::TIMESTAMP - INTERVAL 1 SECOND")
-        db.execute("UPDATE holds SET from_at = now()::TIMESTAMP + INTERVAL 1 DAY")  # the store alone knows of it
+        db.execute("UPDATE holds SET lifted_at = now()::TIMESTAMP")  # the store alone knows of it
     (row,) = ctl.call("retention.apply", DPO, RetentionApply())["stores"]
     assert (row["asked"], row["removed"], row["held"], row["error"]) == (2, 1, 1, None)
     assert names(daemon) == [b"held"]

@@ -59,10 +59,14 @@ def test_a_hold_of_a_user_keeps_blocks_that_the_user_shared():
     assert rule(copy(DAY, subjects=frozenset({"alice"})), policy, held) == ("maximum", True)
 
 
-def test_lifted_ended_and_future_holds_keep_nothing():
+def test_lifted_and_ended_holds_keep_nothing():
     policy = [version(maximum_s=1)]
-    for over in (hold(lifted_at=NOW), hold(until_at=NOW), hold(from_at=NOW + DAY)):
+    for over in (hold(lifted_at=NOW), hold(until_at=NOW)):
         assert rule(copy(DAY), policy, [over]) == ("maximum", True)
+
+
+def test_a_hold_that_is_younger_than_a_clock_that_was_put_back_keeps():
+    assert rule(copy(DAY), [version(maximum_s=1)], [hold(from_at=NOW + DAY)]) == ("hold", False)
 
 
 def test_the_minimum_keeps_an_unused_copy_but_not_one_past_its_maximum():

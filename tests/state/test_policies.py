@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvctl.state import copies, policies
+from kvctl.state import copies, policies, tenants
 from kvctl.state.appliers import APPLIERS
 from kvctl.state.governance import GovernanceState
 from kvctl.types.events import Recorded
@@ -122,6 +122,23 @@ def test_what_was_in_force_at_any_time_is_what_the_model_says(state, script):
         assert gone == {key for section, key in model.versions if section == "residency"} - set(model.now["residency"])
         for tenant in TENANTS:
             assert policies.next_version(db, "residency", tenant) == model.versions["residency", tenant] + 1
+
+
+def test_what_is_newest_on_record_holds_on_a_clock_that_was_put_back(state):
+    model, events = Model(), []
+    for tick, section, key, value in (
+        (90_000, "residency", "t1", ["FR"]), (90_000, "retention", "t1", 9), (90_000, "places", "s1", "a"),
+        (95_000, "residency", "t1", None), (95_000, "places", "s1", None),
+        (30_000, "residency", "t1", ["DE"]), (30_000, "retention", "t1", 5), (30_000, "places", "s1", "b"),
+    ):  # fmt: skip
+        data = {"changes": [model.change(tick, section, key, value)], "approval": None, "sha256": ""}
+        events.append(Recorded(len(events), clock(tick), "x", None, "policy.activated", None, "ok", data))
+    state.empty()
+    state.apply(events)
+    with state.reading() as db:
+        assert policies.withdrawn(db) == {"places": [], "residency": [], "retention": []}
+        assert [one["site"] for one in policies.in_force(db)["places"]] == ["b"]
+        assert tenants.limits(db) == {"t1": {"processing_countries": ["DE"], "retention": {"agent": 5}}}
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
