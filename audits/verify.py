@@ -515,6 +515,10 @@ class LogCheck:
 
     def others(self, size, journal):
         """Files that the checkpoint does not ask for must begin or continue those that it does."""
+        if self.trusted:
+            ahead = self.entries_from(size - size % WIDTH, journal)
+            for at in range(0, len(ahead) - WIDTH + 1, WIDTH):
+                self.level(1, root_over(leaf(one) for one in ahead[at : at + WIDTH]))
         for path in sorted(self.directory.rglob("*")):
             name = path.relative_to(self.directory).as_posix()
             if path.is_dir() or name in self.seen or name in ("lock", "checkpoint") or name.startswith("tmp/"):
@@ -530,21 +534,28 @@ class LogCheck:
     def same(self, path, tile, size, journal):
         kind, index, width = tile
         if kind not in ("entries", 0):
-            return self.prefix_of_wider(path, kind, index, width)
+            if not self.trusted:
+                return self.prefix_of_wider(path, kind, index, width)
+            row = self.levels[kind - 1] if kind <= len(self.levels) else []
+            hashes = row[index * WIDTH : index * WIDTH + width]
+            return len(hashes) == width and path.read_bytes() == b"".join(hashes)
         start = index * WIDTH
-        entries = []
         if start + width <= size:
             return self.prefix_of_wider(path, kind, index, width)
-        known = self.kept.get(index, [])
-        entries = list(known)
-        for _, first, more in journal:
-            entries += more[max(0, start + len(entries) - first) :] if first <= start + len(entries) else []
-        entries = entries[:width]
+        entries = self.entries_from(start, journal)[:width]
         if kind == "entries":
             want = b"".join(len(one).to_bytes(2, "big") + one for one in entries)
         else:
             want = b"".join(leaf(one) for one in entries)
         return len(entries) == width and path.read_bytes() == want
+
+    def entries_from(self, start, journal):
+        """Entries from the first one of a bundle on, as far as bundle and journal go."""
+        entries = list(self.kept.get(start // WIDTH, []))
+        for _, first, more in journal:
+            if first <= start + len(entries):
+                entries += more[start + len(entries) - first :]
+        return entries
 
     def prefix_of_wider(self, path, kind, index, width):
         data = path.read_bytes()
@@ -634,10 +645,10 @@ def check_proof(path, keys):
 
 
 def logs_of(directory):
-    """Directories of logs: those with a checkpoint or with tiles."""
+    """Directories of logs: those with a checkpoint or with tiles, and not what a crash left in a log's own `tmp`."""
     found = {path.parent for path in directory.rglob("checkpoint") if path.is_file()}
     found |= {path.parent for path in directory.rglob("tile") if path.is_dir()}
-    return sorted(found)
+    return sorted(place for place in found if place.name != "tmp" or place.parent not in found)
 
 
 def check(directory, keys, since, out, counters=True):

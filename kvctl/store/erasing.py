@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kvctl.store.api import Removal, Tier, Why
@@ -19,13 +20,12 @@ def erase_scope(store: "Store", scope: Scope) -> dict[str, int]:
     removal = Removal(Why.ERASED, told=False)
     try:
         for name, tier in _twice(store):
-            removed[name] += tier.erase_scope(scope, removal)
+            with _counting(store, tier, removal):
+                removed[name] += tier.erase_scope(scope, removal)
     finally:
         _freeze(store, removal)
         _tell_of_scope(store, scope)
     removed["ram"] += store.ram.remove_scope(scope)  # what a read under way brought in
-    for tier in store.tiers.values():
-        store.space.recount(tier, scope)
     store.forget_pairs()
     return {**removed, "held": len(removal.held)}
 
@@ -48,11 +48,11 @@ def erase_subject(store: "Store", tenant: str, domain: str | None, subject: byte
         for name, tier in _twice(store):
             tier.flush()
             for scope in _known(store, tenant, domain):
-                removed[name] += tier.erase_subject(scope, subject, removal)
-                if used := store.used_by(scope, subject):
-                    removed["ram"] += store.ram.remove(scope, used, wipe=True)
-                    removed[name] += tier.erase_keys(scope, used, removal)
-                store.space.recount(tier, scope)
+                with _counting(store, tier, removal):
+                    removed[name] += tier.erase_subject(scope, subject, removal)
+                    if used := store.used_by(scope, subject):
+                        removed["ram"] += store.ram.remove(scope, used, wipe=True)
+                        removed[name] += tier.erase_keys(scope, used, removal)
     finally:
         _freeze(store, removal)
     removed["ram"] += store.ram.remove_subject(tenant, domain, subject)
@@ -74,10 +74,8 @@ def remove(store: "Store", scope: Scope, keys: Sequence[bytes], why: Why) -> dic
     try:
         for _, tier in _twice(store):
             tier.flush()
-            begun = len(removal.gone)
-            tier.erase_keys(scope, wanted, removal)
-            for owner, record in removal.gone[begun:]:
-                store.space.removed(tier.name, owner, record)
+            with _counting(store, tier, removal):
+                tier.erase_keys(scope, wanted, removal)
     finally:
         if why is Why.ERASED:
             _freeze(store, removal)
@@ -110,6 +108,17 @@ def _probed(store: "Store", scope: Scope, key: bytes) -> dict[str, Any]:
             places[str(name)] = str(found.state)
             held = held or store.guard.holds.now(scope, key, found.record.meta)
     return {"key": key.hex(), "places": places, "held": held, "frozen": key in store.guard.frozen.of(scope)}
+
+
+@contextmanager
+def _counting(store: "Store", tier: Tier, removal: Removal) -> Iterator[None]:
+    """What went meanwhile is counted off, also when the tier could not let go of everything."""
+    begun = len(removal.gone)
+    try:
+        yield
+    finally:
+        for scope, record in removal.gone[begun:]:
+            store.space.settle(tier, scope, record.key, record.length)
 
 
 def _freeze(store: "Store", removal: Removal) -> None:

@@ -1,6 +1,6 @@
 """What every tier asks before it lets a chunk go, and tells when it did: holds, frozen chunks, counted deltas."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from kvctl.store.api import Record, Removal, Why
@@ -25,6 +25,7 @@ class Guard:
         self.frozen = Frozen() if frozen is None else frozen
         self.deltas = Deltas(0) if deltas is None else deltas
         self.lineage = lineage
+        self.listeners: list[Callable[[TierName, Scope, Sequence[Record]], object]] = []  # told what a tier lost
 
     def deciding(self) -> AbstractContextManager[InForce]:
         """Around a removal, its commit included: what stays, for this removal."""
@@ -38,6 +39,9 @@ class Guard:
             self.frozen.discard(scope, keys)
             if self.lineage is not None:
                 self.lineage.gone(scope, keys)
+        if removal.why in (Why.QUARANTINED, Why.LOST):  # of the others somebody knows, who asked for the removal
+            for hear in self.listeners:
+                hear(tier, scope, records)
         if removal.told:
             for record in records:
                 self.deltas.removed(tier, scope, record, removal.why)

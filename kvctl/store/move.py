@@ -81,10 +81,9 @@ def move(
     may_remove: MayRemove = lambda scope, key: True,
     is_held: Callable[[Scope, Record], bool] = lambda scope, record: False,
     release: bool = False,
-    on_moved: Told = nobody,
     on_copy: Told = nobody,
     on_no_copy: Told = nobody,
-    on_kept: Told = nobody,
+    on_settled: Callable[[Scope, bytes], object] = lambda scope, key: None,
     tally: Tally | None = None,
     pace_bytes_per_second: float | None = None,
     clock: Callable[[], float] = time.time,
@@ -94,12 +93,12 @@ def move(
 
     `may_remove` says whether no lease protects a chunk. Held chunks stay, unless they are to be moved as well
     (`release`). `on_copy` is told of a copy before the target has it, `on_no_copy` when the target did not take it,
-    `on_moved` when the source has let a chunk go, `on_kept` of a copy that a hold keeps though the source lost it.
+    `on_settled` of every chunk that was taken up, when the run is done with it: each tier says whether it has it.
     `clock` gives Unix seconds. Raises what `Journal` raises, and OSError when the journal cannot be written.
     """
     with closing(Journal(journal, source.name, target.name)) as book:
         run = _Run(
-            source, target, book, stop, pool, may_remove, is_held, release, on_moved, on_copy, on_no_copy, on_kept,
+            source, target, book, stop, pool, may_remove, is_held, release, on_copy, on_no_copy, on_settled,
             clock, wait, pace_bytes_per_second, tally or Tally(),
         )  # fmt: skip
         return run.all(chunks)
@@ -115,10 +114,9 @@ class _Run:
     _may_remove: MayRemove
     _is_held: Callable[[Scope, Record], bool]
     _release: bool
-    _on_moved: Told
     _on_copy: Told
     _on_no_copy: Told
-    _on_kept: Told
+    _on_settled: Callable[[Scope, bytes], object]
     _clock: Callable[[], float]
     _wait: Callable[[float], None]
     _pace: float | None
@@ -150,17 +148,26 @@ class _Run:
     def _one(self, scope: Scope, key: bytes, begun: Begun | None) -> None:
         started = time.monotonic()
         try:
-            record = self._judge(scope, key, begun)
-            begun = begun or self._book.begin(scope, key)
-            self._copy(begun, record)
-            self._take_away(begun, record)
+            length = self._carry(scope, key, begun)
         except SkippedError as skipped:
             self._tally.skipped[str(skipped)] += 1
         except FailedError as failed:
             self._count_failure(str(failed))
         else:
             self._in_a_row = 0
-            self._keep_pace(started, record.length)
+            self._keep_pace(started, length)
+
+    def _carry(self, scope: Scope, key: bytes, begun: Begun | None) -> int:
+        """Move one chunk; its bytes."""
+        try:
+            record = self._judge(scope, key, begun)
+            begun = begun or self._book.begin(scope, key)
+            self._copy(begun, record)
+            self._take_away(begun, record)
+        finally:
+            if begun is not None:
+                self._on_settled(scope, key)
+        return record.length
 
     def _count_failure(self, why: str) -> None:
         self._tally.failed[why] += 1
@@ -190,7 +197,6 @@ class _Run:
         if begun is not None and begun.copied and there is not None:
             # The run before this one ended between the removal and its line in the journal.
             self._book.removed(begun)
-            self._on_moved(scope, there)
             raise SkippedError("moved before")
         self._drop_copy(begun, "not in the source")
         if begun is None and there is not None:
@@ -200,11 +206,8 @@ class _Run:
         """Somebody took the chunk from the source: the copy of it goes as well, unless a hold has come."""
         if begun is None:
             return
-        copy, removal = self._target.record(begun.scope, begun.key), Removal(Why.REMOVED)
-        self._target.remove(begun.scope, [begun.key], removal)
+        self._target.remove(begun.scope, [begun.key], Removal(Why.REMOVED))
         self._book.skipped(begun, why)
-        if removal.held and copy is not None:
-            self._on_kept(begun.scope, copy)
 
     def _copy(self, begun: Begun, record: Record) -> None:
         """Have the chunk in the target, durable and read back."""
@@ -300,7 +303,6 @@ class _Run:
         self._book.removed(begun)
         self._tally.moved += 1
         self._tally.bytes += record.length
-        self._on_moved(begun.scope, record)
 
     def _keep_pace(self, started: float, length: int) -> None:
         if self._pace is None:

@@ -47,6 +47,11 @@ def run_move(store: "Store", moves: Moves, body: dict[str, Any], stop: Callable[
     if source is target:
         raise UsageError("KV-STORE-023", "this is no move", why=f"{asked.source} is where the chunks are")
     space, deltas, holds = store.space, store.guard.deltas, store.guard.holds
+
+    def settled(scope: Scope, key: bytes) -> None:
+        for tier in (target, source):
+            space.settle(tier, scope, key)
+
     with moves.run(asked.id, str(asked.source), str(asked.target)) as running:
         chunks = list(_chosen(store, asked))
         if asked.undo is not None:
@@ -63,10 +68,9 @@ def run_move(store: "Store", moves: Moves, body: dict[str, Any], stop: Callable[
             may_remove=lambda scope, key: not store.leases.held(scope, key),
             is_held=lambda scope, record: holds.now(scope, record.key, record.meta),
             release=asked.held,
-            on_moved=lambda scope, record: space.moved(asked.source, asked.target, scope, record),
             on_copy=lambda scope, record: deltas.put(asked.target, scope, record),
             on_no_copy=lambda scope, record: deltas.removed(asked.target, scope, record, Why.LOST),
-            on_kept=lambda scope, record: space.returned(asked.target, scope, record),
+            on_settled=settled,
             tally=running.tally,
             pace_bytes_per_second=asked.pace,
         )

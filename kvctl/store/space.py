@@ -13,10 +13,10 @@ from kvctl.sizing.admission import SecondTouch, UnderPressure
 from kvctl.sizing.evict import Taken
 from kvctl.sizing.quota import UNKNOWN, Ledger, Verdict
 from kvctl.store.api import Record, Removal, Tier, Why
+from kvctl.store.counted import Counted
 from kvctl.store.guard import Guard
 from kvctl.store.holds import InForce
 from kvctl.store.leases import Leases
-from kvctl.store.residents import Residents
 from kvctl.types.chunks import Kind, Meta, Scope, TierName
 from kvctl.types.errors import KvctlError
 
@@ -53,23 +53,22 @@ class Space:
         self._guard = guard or Guard()
         self._kept: tuple[InForce, set[tuple[Scope, bytes]]] = (self._guard.holds.now, set())  # found to be held
         self._shares = Ledger(rules.quotas, default=rules.default_quota)
-        self._tally: Counter[tuple[TierName, Scope]] = Counter()  # sealed bytes
         self._admission = self._filter(rules)
-        self._residents = {tier.name: Residents(eviction) for tier in tiers}
         self._fill: dict[TierName, tuple[float, int, int, bool]] = {}  # read at, used, capacity, writable
         self._counters: Counter[str] = Counter()
         self.listeners: list[Callable[[Scope, Sequence[bytes]], object]] = []  # told what eviction removed
         self.chores: list[Callable[[], None]] = []  # done at each look, when everything is counted
         self._noted: deque[tuple[Scope, bytes]] = deque(maxlen=REMEMBERED)
+        self._unasked: deque[tuple[TierName, Scope, Record]] = deque()  # a tier lost them, and nobody had asked it to
         self._lock = Lock()  # over what is above
         self._evicting = Lock()
         self._wake = Event()
         self._closing = Event()
         self._paused = Event()
         self._known = Event()  # set when everything that the tiers held at the start is counted
-        for tier in tiers:
-            for scope, usage in tier.scopes().items():
-                self._found(tier.name, scope, usage.size)
+        self._guard.listeners.append(self._lost)
+        self._counted = Counted(tiers, eviction, self._shares, self._lock)
+        self._residents = self._counted.residents
         self._threads = [
             Thread(target=self._recall, name="recall", daemon=True),
             Thread(target=self._govern, name="space", daemon=True),
@@ -123,59 +122,45 @@ class Space:
         return None
 
     def added(self, tier: TierName, scope: Scope, record: Record) -> None:
-        """A chunk whose bytes were set aside is handed to a tier."""
-        before = self._residents[tier].replace(scope, record)
-        if before:
-            self._freed(tier, scope, before)  # one of the same name had expired, and was not swept yet
+        """A chunk whose bytes were set aside is handed to a tier: to be called before, and `landed` behind it."""
+        self._counted.added(tier, scope, record)
         with self._lock:
-            self._shares.commit(scope.tenant, record.length)
-            self._tally[tier, scope] += record.length
             if tier in self._fill:
                 at, used, capacity, writable = self._fill[tier]
                 self._fill[tier] = at, used + record.length, capacity, writable
+
+    def landed(self, tier: Tier, scope: Scope, key: bytes) -> None:
+        """The tier has the chunk in its hands, or refused it."""
+        if self._counted.landed(tier.name, scope, key):
+            self.settle(tier, scope, key)
 
     def release(self, tenant: str, length: int) -> None:
         """A chunk whose bytes were set aside does not come."""
         with self._lock:
             self._shares.release(tenant, length)
 
-    def removed(self, tier: TierName, scope: Scope, record: Record) -> None:
-        self._residents[tier].remove(scope, record.key)
-        self._freed(tier, scope, record.length)
+    def settle(self, tier: Tier, scope: Scope, key: bytes, length: int = 0) -> bool:
+        """Count a chunk as its tier has it now, whatever was told of it and in which order; whether it is there.
 
-    def returned(self, tier: TierName, scope: Scope, record: Record) -> None:
-        """A chunk that was taken for gone is there still."""
-        self._residents[tier].add(scope, record)
-        self._found(tier, scope, record.length)
+        To be called behind everything that may have changed it. What a tier cannot tell stays as it was.
+        """
+        try:
+            return self._counted.settle(tier, scope, key, length)
+        except KvctlError:
+            log.exception("tier %s does not tell what it has", tier.name)
+            self._count("failures", 1)
+            return True
 
-    def moved(self, source: TierName, target: TierName, scope: Scope, record: Record) -> None:
-        """A chunk changed its tier; its tenant's share is what it was."""
-        self._residents[target].add(scope, record)
-        self._residents[source].remove(scope, record.key)
-        with self._lock:
-            self._tally[source, scope] -= record.length
-            self._tally[target, scope] += record.length
+    def _lost(self, tier: TierName, scope: Scope, records: Sequence[Record]) -> None:
+        """Called inside of a tier: it is asked within a tick."""
+        self._unasked.extend((tier, scope, record) for record in records)
 
-    def recount(self, tier: Tier, scope: Scope) -> None:
-        """Some chunks of a scope left a tier at once: which ones, its index tells."""
-        self._known.wait()  # before that, some of them are counted and not known one by one
-        residents = self._residents[tier.name]
-        gone = residents.keys(scope)
-        gone.difference_update(record.key for _, record in tier.walk(scope))
-        self._freed(tier.name, scope, residents.forget(scope, gone))
-
-    def _found(self, tier: TierName, scope: Scope, size: int) -> None:
-        with self._lock:
-            self._shares.found(scope.tenant, size)
-            self._tally[tier, scope] += size
-
-    def _freed(self, tier: TierName, scope: Scope, size: int) -> None:
-        with self._lock:
-            known = min(size, self._tally[tier, scope])  # a recount beside an eviction may have counted it already
-            self._tally[tier, scope] -= known
-            if not self._tally[tier, scope]:
-                del self._tally[tier, scope]
-            self._shares.freed(scope.tenant, known)
+    def _ask(self) -> None:
+        for _ in range(len(self._unasked)):
+            name, scope, record = self._unasked.popleft()
+            for tier in self._tiers:
+                if tier.name is name:
+                    self.settle(tier, scope, record.key, record.length)
 
     def note(self, scope: Scope, key: bytes) -> None:
         """A chunk was asked for: recency follows within a tick, so that a GET does not wait for it."""
@@ -222,7 +207,7 @@ class Space:
     def tenants(self) -> dict[str, dict[str, int | str | None]]:
         """Sealed bytes and quota of each tenant that holds something; None: no limit."""
         with self._lock:
-            names = sorted({scope.tenant for (_, scope), size in self._tally.items() if size})
+            names = sorted(self._counted.tenants())
             return {name: {"used": self._shares.used(name), "quota": self._limit(name)} for name in names}
 
     def quota_of(self, tenant: str) -> int | str | None:
@@ -267,6 +252,7 @@ class Space:
             self._wake.wait(TICK)
             self._wake.clear()
             self._take_notes()
+            self._guarded("chunks that were lost", self._ask)
             for tier in self._tiers:
                 self._guarded(f"tier {tier.name}", partial(self._look_after, tier))
             for chore in self.chores if self._known.is_set() else ():
@@ -275,7 +261,7 @@ class Space:
     def _look_after(self, tier: Tier) -> None:
         expired = tier.expire(EXPIRED_AT_ONCE)
         for scope, record in expired:
-            self.removed(tier.name, scope, record)
+            self.settle(tier, scope, record.key, record.length)
             self._tell(scope, [record.key])
         used, capacity = self._filled(tier, fresh=True)
         self._count("expired", len(expired))
@@ -323,14 +309,13 @@ class Space:
 
     def _held(self) -> set[str]:
         """Tenants whose share is not known yet: what they have stays."""
-        return {scope.tenant for _, scope in self._tally if self._shares.held(scope.tenant)}
+        return {tenant for tenant in self._counted.tenants() if self._shares.held(tenant)}
 
     def _remove(self, tier: Tier, taken: Taken[tuple[Scope, bytes]]) -> None:
         by_scope: dict[Scope, list[bytes]] = {}
         for victim in taken.victims:
             scope, key = victim.key
             by_scope.setdefault(scope, []).append(key)
-            self._freed(tier.name, scope, victim.size)
         removal = Removal(Why.EVICTED)
         for scope, keys in by_scope.items():
             try:
@@ -339,16 +324,10 @@ class Space:
                 log.exception("tier %s did not forget everything", tier.name)
                 self._count("failures", 1)
             self._tell(scope, keys)
-        back = self._take_back(tier, removal)
+        # A hold may have come between the choice and the removal: then it is a resident as before.
+        back = {victim.key for victim in taken.victims if self.settle(tier, *victim.key, victim.size)}
         self._count("evicted", len(taken.victims) - len(back))
-        self._count("evicted_bytes", taken.size - sum(record.length for record in back))
-
-    def _take_back(self, tier: Tier, removal: Removal) -> list[Record]:
-        """A hold came between the choice and the removal: these are residents as before."""
-        back = [(scope, found.record) for scope, key in removal.held if (found := tier.found(scope, key)) is not None]
-        for scope, record in back:
-            self.returned(tier.name, scope, record)
-        return [record for _, record in back]
+        self._count("evicted_bytes", sum(victim.size for victim in taken.victims if victim.key not in back))
 
     def _tell(self, scope: Scope, keys: Sequence[bytes]) -> None:
         for hear in self.listeners:
@@ -357,15 +336,9 @@ class Space:
     def _recall(self) -> None:
         """Learn what the tiers held at the start, least recently used first, while requests are served already."""
         for tier in self._tiers:
-            self._guarded(f"tier {tier.name}", partial(self._recall_tier, tier))
+            recall = partial(self._counted.recall, tier, self._closing.is_set)
+            self._guarded(f"tier {tier.name}", recall)
         self._known.set()
-
-    def _recall_tier(self, tier: Tier) -> None:
-        residents = self._residents[tier.name]
-        for scope, record in tier.by_recency():
-            if self._closing.is_set():
-                return
-            residents.add(scope, record)
 
     def _guarded(self, what: str, work: Callable[[], None]) -> None:
         """A medium that fails must not end the thread that looks after the others."""

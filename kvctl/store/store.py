@@ -183,12 +183,14 @@ class Store:
         except BaseException:
             self.lost(scope, record, tier)  # the tier did not take it, and will not answer
             raise
+        finally:
+            self.space.landed(tier, scope, record.key)
         return writing
 
     def lost(self, scope: Scope, record: Record, tier: Tier) -> None:
         """A write failed after all: nothing of the chunk stays anywhere."""
         self.ram.remove(scope, [record.key])
-        self.space.removed(tier.name, scope, record)
+        self.space.settle(tier, scope, record.key, record.length)
         self.guard.deltas.removed(tier.name, scope, record, Why.LOST)
         with self._counting:
             self._late["failed_writes"] += 1
@@ -246,8 +248,7 @@ class Store:
         found = self.tier(tier).scrub(stop)
         for scope, key in found.bad:
             self.ram.remove(scope, [key])
-        for scope in {scope for scope, _ in found.bad}:
-            self.space.recount(self.tier(tier), scope)
+            self.space.settle(self.tier(tier), scope, key)
         with self._counting:
             self._late["quarantined_by_scrub"] += len(found.bad)
         return found

@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import io
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from kvctl.ledger import Log
 from kvctl.ledger.note import COSIGNATURE, cosign, sign_manifest, verifier_key
+from kvctl.ledger.verify import verify
 from tests.ledger import damage
 from tests.ledger.site import ORIGIN, Key, copy, events, write
 
@@ -84,6 +86,76 @@ def test_a_rewritten_log_is_found_by_an_earlier_checkpoint(judge, key, tmp_path)
     sound, said = judge(tmp_path / "again", [note], counters=False)
     assert not sound
     assert "entries 0 to 699: were rewritten" in said
+
+
+AROUND = (*range(254, 259), *range(510, 515))
+BEFORE = [(size, later) for size in AROUND for later in AROUND if size < later]
+
+
+@pytest.fixture(scope="module")
+def ends(key, tmp_path_factory):
+    """A log of each size around the ends of two tiles, all of the same entries; in `journal` it was not published."""
+    place = tmp_path_factory.mktemp("ends")
+    entries = events(max(AROUND))
+    for size in AROUND:
+        with Log.open(place / str(size), ORIGIN, key, publish_seconds=None) as log:
+            log.append(entries[:size])
+            copy(place / str(size) / "tail", place / "journal" / str(size))
+    return place
+
+
+def crashed(ends, size, later, target, files=None):
+    """What a log that grew from `size` to `later` entries leaves when it is killed before it moves its checkpoint.
+
+    `files`: how many it had put into place, all of its tiles when nothing is said; one more is the staged checkpoint.
+    And those tiles' names.
+    """
+    place = copy(ends / str(size), target)
+    copy(ends / "journal" / str(later), place / "tail")
+    after = ends / str(later)
+    tiles = [path.relative_to(after) for path in sorted((after / "tile").rglob("*")) if path.is_file()]
+    for name in tiles[:files]:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(after / name, place / name)
+    if files is not None and files > len(tiles):
+        shutil.copyfile(after / "checkpoint", place / "tmp" / "checkpoint")
+    (place / "tmp" / "tile-0-001.p-3").write_bytes(b"half")
+    return place, tiles
+
+
+@pytest.mark.parametrize(("size", "later"), BEFORE)
+def test_what_a_kill_leaves_before_the_checkpoint_is_no_problem(judge, key, ends, tmp_path, size, later):
+    _, tiles = crashed(ends, size, later, tmp_path / "log")
+    for files in range(len(tiles) + 2):
+        place, _ = crashed(ends, size, later, tmp_path / "log", files)
+        sound, said = judge(place)
+        assert sound, said
+        assert f"{size} entries" in said
+        assert said.count("log kvctl") == 1
+        assert verify(place, ORIGIN, key.public).problems == []
+
+
+@pytest.mark.parametrize(("size", "later"), [(255, 256), (254, 258), (258, 512), (511, 513), (257, 514)])
+def test_a_change_in_what_a_kill_left_is_found(judge, key, ends, tmp_path, size, later):
+    _, tiles = crashed(ends, size, later, tmp_path / "log")
+    for name in tiles:
+        place, _ = crashed(ends, size, later, tmp_path / "log")
+        data = bytearray((place / name).read_bytes())
+        data[len(data) // 2] ^= 1
+        (place / name).write_bytes(data)
+        sound, said = judge(place)
+        assert not sound, name
+        assert f"WRONG  {name.as_posix()}" in said
+        assert verify(place, ORIGIN, key.public).problems != []
+
+
+@pytest.mark.parametrize("width", [2, 255])
+def test_a_tile_above_the_entries_that_is_of_none_of_them_is_found(judge, ends, tmp_path, width):
+    place = copy(ends / "257", tmp_path / "log")
+    (place / f"tile/1/000.p/{width}").write_bytes((place / "tile/1/000.p/1").read_bytes() + bytes(32 * (width - 1)))
+    sound, said = judge(place)
+    assert not sound
+    assert f"WRONG  tile/1/000.p/{width}: is not of the entries that were logged" in said
 
 
 def test_a_lost_event_is_a_gap(judge, key, tmp_path):

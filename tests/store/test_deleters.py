@@ -190,7 +190,7 @@ def test_a_hold_that_comes_between_the_copy_and_the_removal_of_a_move(site: Site
 
 def test_a_copy_that_is_the_last_one_is_kept_by_a_hold(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     record, data = stored(site, 1, **HELD)
-    kept: list[Record] = []
+    settled: list[bytes] = []
     removed = site.disk.record
 
     def vanishes(scope: object, key: bytes) -> Record | None:
@@ -203,10 +203,10 @@ def test_a_copy_that_is_the_last_one_is_kept_by_a_hold(site: Site, monkeypatch: 
     monkeypatch.setattr(site.disk, "record", vanishes)
     done = move(
         site.flash, site.disk, [(SCOPE, record.key)], journal=site.root / "journal", stop=lambda: False,
-        pool=site.pool, on_kept=lambda scope, record: kept.append(record), clock=lambda: site.now,
+        pool=site.pool, on_settled=lambda scope, key: settled.append(key), clock=lambda: site.now,
     )  # fmt: skip
     assert done.moved == 0
-    assert kept == [record]
+    assert settled == [record.key]
     assert get(site.disk, record.key) == data
 
 

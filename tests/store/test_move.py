@@ -76,13 +76,13 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def test_chunks_change_their_tier_with_all_that_is_known_of_them(pair: Pair) -> None:
     chunks = pair.filled(6, subject=b"s" * 16, model=b"m" * 16, position=3, recompute_us=9)
-    told: list[Record] = []
+    told: list[bytes] = []
 
-    done = pair.move(chunks[:4], on_moved=lambda scope, record: told.append(record))
+    done = pair.move(chunks[:4], on_settled=lambda scope, key: told.append(key))
 
     assert done == Moved(4, 80_000)
     assert pair.where(chunks) == ["d"] * 4 + ["f"] * 2
-    assert told == [record for record, _ in chunks[:4]]
+    assert told == [record.key for record, _ in chunks[:4]]
     for record, data in chunks[:4]:
         assert pair.disk.record(SCOPE, record.key) == record
         assert get(pair.disk, record.key) == data
@@ -225,9 +225,9 @@ def test_a_busy_target_is_asked_again(pair: Pair, monkeypatch: pytest.MonkeyPatc
 
 def test_a_stop_is_obeyed_between_chunks(pair: Pair) -> None:
     chunks = pair.filled(5)
-    told: list[Record] = []
+    told: list[bytes] = []
 
-    done = pair.move(chunks, stop=lambda: len(told) == 2, on_moved=lambda scope, record: told.append(record))
+    done = pair.move(chunks, stop=lambda: len(told) == 2, on_settled=lambda scope, key: told.append(key))
 
     assert done == Moved(2, 40_000, ended="stopped")
     assert pair.move(chunks).moved == 3
@@ -248,12 +248,12 @@ def test_two_runs_of_one_journal_do_not_meet(pair: Pair) -> None:
     chunks = pair.filled(2)
     refused: list[str] = []
 
-    def second(scope: Scope, record: Record) -> None:
+    def second(scope: Scope, key: bytes) -> None:
         with pytest.raises(LockedError) as error:
             pair.move(chunks)
         refused.append(error.value.code)
 
-    assert pair.move(chunks, on_moved=second).moved == 2
+    assert pair.move(chunks, on_settled=second).moved == 2
     assert refused == ["KV-STORE-320"] * 2
 
 
