@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from mmap import mmap
 from threading import Lock
@@ -18,7 +19,7 @@ from kvctl.connector.tier_learning import Learning
 from kvctl.connector.tier_restore import Chunk, Restore, Spot
 
 BATCH = 16 << 20  # bytes of one GET, and a chunk for every connection: few enough to see whether it gets on
-AHEAD = 5.0  # seconds for a batch that nobody waits for yet
+AHEAD = 2.0  # seconds for a chunk that nobody waits for yet
 
 
 class Residents:
@@ -45,6 +46,14 @@ class Residents:
         return name in self._known
 
 
+@dataclass(slots=True)
+class Fetched:
+    """What came from stores while an engine waited, without what was fetched ahead, and how long that took."""
+
+    size: int = 0
+    seconds: float = 0.0
+
+
 class Loader:
     """Thread-safe; every method may take until its deadline.
 
@@ -64,22 +73,33 @@ class Loader:
         self._lock = Lock()
         self.held = 0  # bytes fetched ahead and not yet taken
 
-    def load(self, number: int, restore: Restore, chunks: Sequence[Chunk]) -> Done:
-        """Fill the chunks' rows, heads first; what comes after the first that fails is not asked for."""
+    def load(self, number: int, restore: Restore, chunks: Sequence[Chunk], due: float) -> Done:
+        """Fill the chunks' rows, heads first; what comes after the first that fails is not asked for.
+
+        Nothing is written to a row after this, which ends when it is `due` and what came has saved no time.
+        """
         begun = time.monotonic()
         ordered = sorted(chunks, key=lambda chunk: (chunk.spot.group, chunk.spot.position))
         loaded: list[Chunk] = []
+        fetched = Fetched()
         for group, run in groupby(ordered, key=lambda chunk: chunk.spot.group):
-            loaded += self._run(restore, group, list(run))
+            loaded += self._run(restore, group, list(run), due, fetched)
         seconds = time.monotonic() - begun
         size = sum(chunk.row.nbytes for chunk in loaded)
         good = {chunk.key for chunk in loaded}
         restore.fail([chunk.spot for chunk in chunks if chunk.key not in good])
         self._residents.add(restore.engine_hash(chunk.spot) for chunk in loaded)
-        self._tell(restore, chunks, loaded, size, seconds)
+        self._tell(restore, chunks, loaded, fetched, time.monotonic())
         return Done(number, len(loaded) == len(chunks), tuple(good), seconds, size)
 
-    def _run(self, restore: Restore, group: int, run: Sequence[Chunk]) -> list[Chunk]:
+    def undone(self, restore: Restore, chunks: Sequence[Chunk], due: float) -> None:
+        """A load that no thread began in time, or that ended in a defect: a miss for the rest of the request."""
+        restore.fail([chunk.spot for chunk in chunks])
+        now = time.monotonic()
+        self._counts.add("kvctl_tier_failed_chunks", len(chunks), Got.LATE if now >= due else Got.LOST)
+        self._tell(restore, chunks, [], Fetched(), min(now, due))
+
+    def _run(self, restore: Restore, group: int, run: Sequence[Chunk], due: float, fetched: Fetched) -> list[Chunk]:
         """Of consecutive chunks, those before the first that did not come in time."""
         loaded: list[Chunk] = []
         step = max(BATCH // restore.shape.row, self._connections)
@@ -87,13 +107,16 @@ class Loader:
         first = run[0].spot.position * tokens
         for at in range(0, len(run), step):
             batch = run[at : at + step]
-            good = self._batch(restore, group, batch, restore.until(batch[0].spot.position * tokens, first))
+            saved = self._learning.between(first, batch[0].spot.position * tokens)
+            good = self._batch(restore, group, batch, due + saved, fetched)
             loaded += good
             if len(good) < len(batch):
                 break
         return loaded
 
-    def _batch(self, restore: Restore, group: int, batch: Sequence[Chunk], until: float) -> list[Chunk]:
+    def _batch(
+        self, restore: Restore, group: int, batch: Sequence[Chunk], until: float, fetched: Fetched
+    ) -> list[Chunk]:
         assert restore.grant is not None
         missing = [chunk for chunk in batch if not self._take(restore, chunk)]
         if not missing:
@@ -102,15 +125,18 @@ class Loader:
             return []
         wants = [(chunk.spot.position, chunk.row) for chunk in missing]
         chain = restore.chain(group)
+        begun = time.monotonic()
         results = self._pool.get_into(restore.grant.lease, chain, wants, until)
-        over = time.monotonic() >= until
+        ended = time.monotonic()
+        fetched.seconds += ended - begun
+        fetched.size += sum(result.length for result in results)
         bad = set()
         for chunk, result in zip(missing, results, strict=True):
             if not result.hit:
                 clear(chunk.row)
                 bad.add(chunk.spot)
                 # Of a store that gave nothing at all in time the pool knows only that nothing came.
-                late = over and result.status is Got.LOST
+                late = ended >= until and result.status is Got.LOST
                 self._counts.add("kvctl_tier_failed_chunks", 1, Got.LATE if late else result.status)
         self._counts.add("kvctl_tier_read_bytes", sum(result.length for result in results))
         positions = [chunk.spot in bad for chunk in batch]
@@ -127,11 +153,12 @@ class Loader:
         return True
 
     def _tell(
-        self, restore: Restore, chunks: Sequence[Chunk], loaded: Sequence[Chunk], size: int, seconds: float
+        self, restore: Restore, chunks: Sequence[Chunk], loaded: Sequence[Chunk], fetched: Fetched, ended: float
     ) -> None:
         """What the learning and the counters learn from a load."""
-        waited = restore.waited(time.monotonic())
+        waited = restore.waited(ended)
         self._counts.add("kvctl_tier_wait_seconds", waited)
+        restore.spent += waited
         if len(loaded) < len(chunks):
             restore.missed.add(Miss.FAILED)
         if not loaded:
@@ -139,9 +166,9 @@ class Loader:
             return
         # What broke off says that the store hung, ended or was slow, and the breaker hears of it. As a time it would
         # keep large loads away from a store that is well again.
-        if len(loaded) == len(chunks):
-            self._learning.loaded(size, seconds)
-        self._counts.add("kvctl_tier_used_bytes", size)
+        if fetched.size and len(loaded) == len(chunks):
+            self._learning.loaded(fetched.size, fetched.seconds)
+        self._counts.add("kvctl_tier_used_bytes", sum(chunk.row.nbytes for chunk in loaded))
         spots = [chunk.spot for chunk in loaded if chunk.spot.group == loaded[0].spot.group]
         tokens = restore.shape.tokens[spots[0].group]
         first, last = spots[0].position * tokens, (spots[-1].position + 1) * tokens
@@ -149,22 +176,25 @@ class Loader:
             self._counts.add("kvctl_tier_restored_requests")
         restore.restored += last - first
         self._counts.add("kvctl_tier_restored_tokens", last - first)
-        self._counts.add("kvctl_tier_saved_seconds", self._learning.between(first, last))
+        saved = self._learning.between(first, last)
+        restore.spent -= min(saved, waited)
+        self._counts.add("kvctl_tier_saved_seconds", saved)
 
     def fetch_ahead(self, restore: Restore) -> None:
-        """Fetch a queued request's chunks from its start, until the engine comes to it or the memory is used up."""
+        """Fetch a queued request's chunks from its start, until the engine comes to it or the memory is used up.
+
+        One at a time, which takes one connection: the others are for loads that an engine waits for.
+        """
         row = restore.shape.row
         for group, there in (restore.found or {}).items():
             run = there.index(False) if False in there else len(there)
             first = next((at for at in range(run) if restore.engine_hash(Spot(group, at)) not in self._residents), run)
             if first == run or not restore.decide(Spot(group, first)):
                 continue
-            step = max(BATCH // row, 1)  # nobody waits, and less fits into the memory for it
-            for at in range(first, run, step):
-                positions = range(at, min(at + step, run))
-                if restore.polled or restore.over.is_set() or not self._reserve(len(positions) * row):
+            for position in range(first, run):
+                if restore.polled or restore.over.is_set() or not self._reserve(row):
                     return
-                if not self._fetch(restore, group, positions):
+                if not self._fetch(restore, Spot(group, position)):
                     return
 
     def _reserve(self, size: int) -> bool:
@@ -173,25 +203,23 @@ class Loader:
             self.held += size if fits else 0
         return fits
 
-    def _fetch(self, restore: Restore, group: int, positions: range) -> bool:
+    def _fetch(self, restore: Restore, spot: Spot) -> bool:
         assert restore.grant is not None
         row = restore.shape.row
-        taken = {position: self._scratch.take(row) for position in positions}
-        wants = [(position, memoryview(scratch)[:row]) for position, scratch in taken.items()]
-        chain = restore.chain(group)
-        results = self._pool.get_into(restore.grant.lease, chain, wants, time.monotonic() + AHEAD)
-        good = {
-            position: taken.pop(position) for position, result in zip(positions, results, strict=True) if result.hit
-        }
-        read = len(good) * row
-        self._counts.add("kvctl_tier_read_bytes", read)
-        self._counts.add("kvctl_tier_prefetched_bytes", read)
-        self._release(list(taken.values()), len(taken) * row)
+        scratch = self._scratch.take(row)
+        wants = [(spot.position, memoryview(scratch)[:row])]
+        chain = restore.chain(spot.group)
+        (result,) = self._pool.get_into(restore.grant.lease, chain, wants, time.monotonic() + AHEAD)
+        if not result.hit:
+            self._release([scratch], row)
+            return False
+        self._counts.add("kvctl_tier_read_bytes", row)
+        self._counts.add("kvctl_tier_prefetched_bytes", row)
         with self._lock:
-            restore.prefetched |= {Spot(group, position): scratch for position, scratch in good.items()}
+            restore.prefetched[spot] = scratch
         if restore.over.is_set():
             self.forget(restore)
-        return not taken
+        return True
 
     def forget(self, restore: Restore) -> None:
         """Give back what was fetched ahead for a request that is over."""

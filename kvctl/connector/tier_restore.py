@@ -76,11 +76,13 @@ class Restore:
     over: Event = field(default_factory=Event)  # the engine is done with the request
     prefetched: dict[Spot, mmap] = field(default_factory=dict)
     waiting_since: float | None = None  # since when the engine waits for a store
+    spent: float = 0.0  # seconds of its patience that earlier waits used up
     lost: float = 0.0  # seconds waited for an answer that brought nothing
     matched: int = 0  # tokens that the engine has, or has in its host tier, and does not compute
     restored: int = 0  # tokens loaded
     scheduled: float | None = None
     _first: float | None = None  # first look-up
+    _answered: float | None = None  # when the question was, until the engine looks again
     _failed: set[Spot] = field(default_factory=set)
     _closed: Miss | None = None
     _load: bool | None = None
@@ -99,6 +101,7 @@ class Restore:
 
     def close(self, why: Miss) -> None:
         """Nothing is loaded for this request from now on."""
+        self._answered = time.monotonic()
         self._closed = self._closed or why
 
     def fail(self, spots: Sequence[Spot]) -> None:
@@ -106,6 +109,7 @@ class Restore:
         self._failed |= set(spots)  # a new set in the old one's place: the other thread sees either
 
     def put_found(self, found: dict[int, list[bool]]) -> None:
+        self._answered = time.monotonic()
         self.found = found
 
     def engine_hash(self, spot: Spot) -> bytes:
@@ -133,6 +137,8 @@ class Restore:
         now = time.monotonic()
         if self._first is None:
             self._first = now
+        if self.found is not None or self._closed is not None:
+            self._resume(now)
         if self._closed is not None or spot in self._failed:
             return self._miss(now)
         if self.found is None:
@@ -149,8 +155,21 @@ class Restore:
         since, self.waiting_since = self.waiting_since, None
         return 0.0 if since is None else max(now - since, 0.0)
 
+    def due(self) -> float:
+        """When waiting ends if nothing comes."""
+        begun = time.monotonic() if self.waiting_since is None else self.waiting_since
+        return begun + max(self.limits.learning.patience(self.tokens) - self.spent, 0.0)
+
+    def _resume(self, now: float) -> None:
+        """Until it looked again the engine computed others, and may have had no place for this request: no wait."""
+        answered, self._answered = self._answered, None
+        if answered is not None and self.waiting_since is not None and self._load is None:
+            self.waiting_since += max(now - max(answered, self.waiting_since), 0.0)
+
     def _miss(self, now: float) -> Answer:
-        self.lost += self.waited(now)
+        waited = self.waited(now)
+        self.lost += waited
+        self.spent += waited
         return Answer.MISS
 
     def _unanswered(self, now: float) -> Answer:
@@ -163,7 +182,7 @@ class Restore:
         if now < until:
             return Answer.RETRY
         self.close(Miss.LATE)
-        return self._miss(now)
+        return self._miss(until)
 
     def _awaits(self, now: float, ask: Callable[[], None]) -> bool:
         """Whether chunks are awaited that another engine is about to store."""
@@ -212,9 +231,3 @@ class Restore:
         size = run * self.shape.row * len(self.shape.tokens)
         first, last = spot.position * tokens, (spot.position + run) * tokens
         return self.limits.learning.decide(size, first, last).load
-
-    def until(self, done: int, first: int) -> float:
-        """When waiting ends: what may be lost, and what the tokens from `first` to `done` have saved so far."""
-        learning = self.limits.learning
-        begun = self.waiting_since or time.monotonic()
-        return begun + learning.patience(self.tokens) + learning.between(first, done)

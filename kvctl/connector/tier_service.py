@@ -54,6 +54,9 @@ class Tier:
         self._warmer = Warmer(self._pool, lambda: self._leases.held, shape.row)
         self._asks = Jobs(ASKERS, "kvctl-ask", self._defect)
         self._loads = Jobs(options.workers, "kvctl-load", self._defect)
+        # Apart from the loads, which an engine waits for, and on at most half of the connections.
+        self._aheads = Jobs(max(min(options.workers, options.connections) // 2, 1), "kvctl-ahead", self._defect)
+        self._fetches_ahead = options.prefetch_bytes > 0 and options.connections > 1
         self._stores = Jobs(max(options.workers // 2, 1), "kvctl-store", self._defect)
         self._requests: dict[str, Restore] = {}
         self._unmeasured: dict[str, Restore] = {}  # scheduled, and without a token yet
@@ -93,12 +96,21 @@ class Tier:
         return Answer.MISS if restore is None else restore.answer(spot, lambda: self._ask(restore))
 
     def load(self, number: int, name: str, chunks: Sequence[Chunk]) -> None:
-        """Fill rows of the host tier; they hold nothing that counts until the job is done."""
+        """Fill rows of the host tier; they hold nothing that counts until the job is done, and stay as they are then.
+
+        `finished` calls off a load that has no thread when it is due; one that has ends by itself.
+        """
         restore = self._requests.get(name)
         if restore is None or restore.grant is None:
             self._loads.refuse(number)
             return
-        self._loads.start(number, lambda: self._loader.load(number, restore, chunks))
+        due = restore.due()
+        self._loads.start(
+            number,
+            lambda: self._loader.load(number, restore, chunks, due),
+            due,
+            lambda: self._loader.undone(restore, chunks, due),
+        )
 
     def store(self, number: int, name: str, chunks: Sequence[Chunk]) -> None:
         """Send rows of the host tier to the stores; they stay as they are until the job is done."""
@@ -207,7 +219,7 @@ class Tier:
 
     def close(self) -> None:
         self._stop.set()
-        for jobs in (self._asks, self._loads, self._stores):
+        for jobs in (self._asks, self._aheads, self._loads, self._stores):
             jobs.close()
         self._pool.close()
         for watch in self._watches:
@@ -231,8 +243,8 @@ class Tier:
         except Exception:
             restore.close(Miss.DEFECT)
             raise
-        if not restore.polled and not grant.await_until:
-            self._loads.run(lambda: self._loader.fetch_ahead(restore))
+        if self._fetches_ahead and not restore.polled and not grant.await_until:
+            self._aheads.run(lambda: self._loader.fetch_ahead(restore))
 
     def _find(self, restore: Restore, grant: Grant) -> None:
         deadline = time.monotonic() + self._options.deadline_ms / 1000

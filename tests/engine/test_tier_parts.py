@@ -1,9 +1,7 @@
-"""The tier's parts that need no store: what it learns, which leases it finds, what its engine's fingerprint holds."""
+"""The tier's parts that need no store: what it learns, which leases it finds, how its jobs end."""
 
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -11,13 +9,11 @@ from hypothesis import strategies as st
 
 from kvctl.connector.keys import KeyLease, RootKey, write_lease
 from kvctl.connector.tier_counts import METRICS, Counts
-from kvctl.connector.tier_fingerprint import of_engine
 from kvctl.connector.tier_jobs import Done, Jobs
 from kvctl.connector.tier_learning import PROBE, Learning
 from kvctl.connector.tier_leases import Leases
 from kvctl.connector.tier_options import Options
 from kvctl.types.chunks import Scope
-from kvctl.types.errors import RefusedError, UsageError
 
 SCOPE = Scope("acme", "users", bytes(16))
 PAGE = (Path(__file__).parents[2] / "docs" / "vllm.md").read_text()
@@ -146,98 +142,6 @@ def test_a_counter_never_goes_down():
     with pytest.raises(ValueError, match="goes down"):
         counts.add("kvctl_tier_wait_seconds", -1e-7)
     assert not counts.take()
-
-
-def engine(folder: Path, **changes: Any) -> dict[str, Any]:
-    """vLLM's configuration objects, as far as a fingerprint reads them; changes by dotted name."""
-    spec = SimpleNamespace(block_size=16, num_kv_heads=2, head_size=64, dtype="bfloat16", sliding_window=None)
-    group = SimpleNamespace(group_id=0, tokens_per_block=16, layer_names=("layer.0", "layer.1"))
-    parallel = SimpleNamespace(tp_size=1, pp_size=1, world_size=1, pcp_size=1, dcp_size=1)
-    made = SimpleNamespace(
-        vllm=SimpleNamespace(
-            model_config=SimpleNamespace(model=str(folder), hf_overrides={}, dtype="bfloat16", quantization=None),
-            cache_config=SimpleNamespace(prefix_caching_hash_algo="sha256_cbor", calculate_kv_scales=False),
-            load_config=SimpleNamespace(load_format="auto"),
-        ),
-        cache=SimpleNamespace(kv_cache_groups=[SimpleNamespace(kv_cache_spec=spec)]),
-        offload=SimpleNamespace(
-            model=SimpleNamespace(dtype="bfloat16"),
-            cache=SimpleNamespace(tokens_per_hash=16, blocks_per_chunk=8),
-            parallel=parallel,
-            groups=(group,),
-            kv_cache_layout="LBHNC",
-            canonical_layout=False,
-            replicated_layout=False,
-        ),
-        group=group,
-        spec=spec,
-        row_bytes=4096,
-        hash_root=b"root",
-    )
-    for name, value in changes.items():
-        *path, last = name.split("__")
-        holder = made
-        for step in path:
-            holder = getattr(holder, step)
-        setattr(holder, last, value)
-    names = ("vllm", "cache", "offload", "row_bytes", "hash_root")
-    return {name: getattr(made, name) for name in names}
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    (tmp_path / "config.json").write_text('{"hidden_size": 512, "rope_theta": 10000}')
-    (tmp_path / "model.safetensors").write_bytes(b"weights")
-    (tmp_path / "tokenizer.json").write_text("{}")
-    return tmp_path
-
-
-CHANGES: list[dict[str, Any]] = [
-    {"vllm__model_config__hf_overrides": {"rope_theta": 1}},
-    {"vllm__model_config__dtype": "float16"},
-    {"vllm__model_config__quantization": "fp8"},
-    {"vllm__load_config__load_format": "dummy"},
-    {"vllm__cache_config__calculate_kv_scales": True},
-    {"offload__model__dtype": "fp8_e4m3"},
-    {"offload__kv_cache_layout": "BLHNC"},
-    {"offload__canonical_layout": True},
-    {"offload__replicated_layout": True},
-    {"offload__cache__tokens_per_hash": 32},
-    {"offload__cache__blocks_per_chunk": 4},
-    {"offload__parallel__tp_size": 2},
-    {"offload__parallel__pp_size": 2},
-    {"offload__parallel__world_size": 2},
-    {"offload__parallel__dcp_size": 2},
-    {"offload__parallel__pcp_size": 2},
-    {"group__layer_names": ("layer.1", "layer.0")},
-    {"spec__sliding_window": 1024},
-    {"spec__num_kv_heads": 4},
-    {"row_bytes": 8192},
-    {"hash_root": b"seeded"},
-]
-
-
-@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: next(iter(changes)))
-def test_each_setting_that_changes_kv_changes_the_fingerprint(model: Path, changes: dict[str, Any]):
-    assert of_engine(**engine(model)).digest() != of_engine(**engine(model, **changes)).digest()
-
-
-def test_the_files_content_counts_and_their_path_does_not(model: Path, tmp_path_factory: pytest.TempPathFactory):
-    first = of_engine(**engine(model)).digest()
-    other = tmp_path_factory.mktemp("elsewhere")
-    for file in model.iterdir():
-        (other / file.name).write_bytes(file.read_bytes())
-    assert of_engine(**engine(other)).digest() == first
-    (model / "model.safetensors").write_bytes(b"WEIGHTS")
-    assert of_engine(**engine(model)).digest() != first
-
-
-def test_a_model_by_name_or_overrides_in_code_are_refused(model: Path):
-    with pytest.raises(UsageError, match="KV-VLLM-004"):
-        of_engine(**engine(Path("org/model")))
-    assert of_engine(**engine(Path("org/model")), model=model).digest() == of_engine(**engine(model)).digest()
-    with pytest.raises(RefusedError, match="KV-VLLM-005"):
-        of_engine(**engine(model, vllm__model_config__hf_overrides=lambda config: config))
 
 
 @pytest.mark.parametrize("name", Options.__struct_fields__)

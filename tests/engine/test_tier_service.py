@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -406,6 +407,186 @@ def test_chunks_that_break_off_leave_what_came_before_them(proxied: tuple[Driver
     assert both.count("misses", "failed") == 1
 
 
+class Holding(Proxy):
+    """Answers pass, chunks only while the gate is open. A new gate holds nothing of what waits at the old one."""
+
+    def __init__(self, path: Path, store: Path) -> None:
+        super().__init__(path, store)
+        self.gate = Event()
+        self.held = 0  # chunks that came to a closed gate
+
+    def _counted(self) -> None:
+        gate = self.gate
+        self.held += not gate.is_set()
+        gate.wait()
+
+
+RECOMPUTE = 4.0  # seconds of a prompt, of which a quarter may be lost
+
+
+@pytest.fixture
+def holding(full: World, tmp_path: Path) -> Iterator[tuple[Callable[..., Driver], Holding]]:
+    """Makes tiers whose store answers every question and gives no chunk while the gate is closed."""
+    proxy = Holding(tmp_path / "proxy.sock", Path(full.daemon.unix.removeprefix("unix:")))
+    key = full.daemon.identity.public.hex()
+
+    def tier(**changes: Any) -> Driver:
+        made = full.tier(stores=[{"name": "one", "addresses": [proxy.address], "public_key": key}], **changes)
+        made.tier.learning.prefilled(PROMPT, RECOMPUTE)
+        return made
+
+    gates = [proxy.gate]
+    yield tier, proxy
+    for gate in (*gates, proxy.gate):
+        gate.set()
+    proxy.close()
+
+
+def found(both: Driver, *names: str) -> None:
+    for name in names:
+        until(lambda name=name: both.tier._requests[name].found is not None)  # type: ignore[misc]
+
+
+def test_a_load_ends_when_it_is_due_whatever_is_fetched_ahead_and_writes_nothing_then(
+    holding: tuple[Callable[..., Driver], Holding],
+):
+    make, proxy = holding
+    both = make()
+    queued = [f"queued {at}" for at in range(8)]
+    for name in (*queued, "polled"):
+        both.announce(name)
+    found(both, *queued, "polled")
+    assert both.prefix("polled") == CHUNKS
+    assert not both.load("polled", CHUNKS).success
+    both.memory[:] = b"\x55" * len(both.memory)  # the engine computes, and uses its rows for something else
+    assert both.prefix("polled") == 0
+    both.finish("polled")
+    assert both.count("misses", "failed") == 1
+    assert both.count("wait_seconds") <= RECOMPUTE / 2  # a quarter, and a busy machine
+    proxy.gate.set()
+    for name in queued:
+        both.finish(name)
+    both.tier.close()
+    assert both.memory == b"\x55" * len(both.memory)
+
+
+def test_stuck_fetches_ahead_leave_connections_and_threads_to_loads(
+    holding: tuple[Callable[..., Driver], Holding],
+):
+    make, proxy = holding
+    both = make()
+    queued = [f"queued {at}" for at in range(6)]
+    for name in queued:
+        both.announce(name)
+    found(both, *queued)
+    until(lambda: proxy.held >= 2)
+    both.announce("polled")
+    assert both.prefix("polled") == CHUNKS
+    stuck, proxy.gate = proxy.gate, Event()
+    proxy.gate.set()
+    assert both.load("polled", CHUNKS).success
+    assert all(both.row(at) == plain(at) for at in range(CHUNKS))
+    assert both.count("prefetched_bytes") == 0
+    stuck.set()
+
+
+def test_nothing_more_is_fetched_ahead_for_a_request_that_the_engine_has_come_to(
+    holding: tuple[Callable[..., Driver], Holding],
+):
+    make, proxy = holding
+    both = make()
+    both.announce("r")
+    until(lambda: proxy.held == 1)
+    assert both.prefix("r") == CHUNKS
+    proxy.gate.set()
+    until(lambda: both.count("prefetched_bytes") > 0)
+    both.tier._aheads.drain()
+    assert both.count("prefetched_bytes") == ROW
+
+
+def test_a_load_that_no_thread_begins_in_time_is_called_off_and_never_writes(
+    holding: tuple[Callable[..., Driver], Holding],
+):
+    make, proxy = holding
+    both = make(workers=1, prefetch_bytes=0)
+    both.tier.announce("long", 100 * PROMPT, hashes(), both.world.bearer())  # with so much more time to wait
+    both.announce("short")
+    assert both.prefix("long") == both.prefix("short") == CHUNKS
+    both.tier.load(1, "long", both.chunks(range(CHUNKS)))
+    until(lambda: proxy.held > 0)
+    rows = range(CHUNKS, 2 * CHUNKS)
+    both.memory[:] = b"\x55" * len(both.memory)
+    both.tier.load(2, "short", [Chunk(b"", Spot(0, at - CHUNKS), both.row(at)) for at in rows])
+    done = both.done()
+    assert (done.number, done.success, done.keys) == (2, False, None)
+    assert both.prefix("short") == 0
+    both.finish("short")
+    assert both.count("misses", "failed") == 1
+    assert both.count("failed_chunks", "late") == CHUNKS
+    assert both.count("wait_seconds") == both.count("lost_seconds") <= RECOMPUTE / 2
+    proxy.gate.set()
+    done = both.done()
+    assert (done.number, done.success) == (1, True)
+    both.tier.close()
+    assert all(both.row(at) == b"\x55" * ROW for at in rows)
+
+
+def test_a_request_waits_once_however_many_loads_it_has(holding: tuple[Callable[..., Driver], Holding]):
+    make, _ = holding
+    both = make(prefetch_bytes=0)
+    both.announce("r")
+    for half in (range(6), range(6, CHUNKS)):
+        assert all(both.lookup("r", at) is Answer.HIT for at in half)
+        both.tier.load(half.start, "r", both.chunks(half))
+        assert not both.done().success
+    assert RECOMPUTE / 4 <= both.count("wait_seconds") < RECOMPUTE / 2
+
+
+def test_with_one_connection_nothing_is_fetched_ahead(holding: tuple[Callable[..., Driver], Holding]):
+    make, proxy = holding
+    both = make(connections=1)
+    both.announce("queued")
+    found(both, "queued")
+    both.announce("polled")
+    assert both.prefix("polled") == CHUNKS
+    assert proxy.held == 0
+    proxy.gate.set()
+    assert both.load("polled", CHUNKS).success
+
+
+def test_what_was_fetched_ahead_says_nothing_about_how_long_a_load_takes(full: World):
+    both = full.tier()
+    both.tier.learning.prefilled(PROMPT, RECOMPUTE)
+    for name in ("one", "two", "three"):
+        both.announce(name)
+        until(lambda name=name: len(both.tier._requests[name].prefetched) == CHUNKS)  # type: ignore[misc]
+        assert both.prefix(name) == CHUNKS
+        assert both.load(name, CHUNKS).success
+        both.finish(name)
+        both.tier.drain()  # as when the engine empties its host tier
+    assert both.tier.learning.decide(1 << 40, 0, PROMPT).why == "not measured yet"
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_while_the_engine_does_not_look_it_does_not_wait(full: World, comes: bool):
+    both = full.tier()
+    both.tier.learning.prefilled(PROMPT, RECOMPUTE)
+    full.daemon.signal(signal.SIGSTOP)
+    both.announce("r")
+    assert both.timed(lambda: both.tier.lookup("r", Spot(0, 0))) is Answer.RETRY
+    if comes:
+        full.daemon.signal(signal.SIGCONT)
+        found(both, "r")
+    time.sleep(RECOMPUTE / 4 + 0.5)  # a step of the engine, longer than the request may wait
+    assert both.prefix("r") == (CHUNKS if comes else 0)
+    if comes:
+        assert both.load("r", CHUNKS).success
+    both.finish("r")
+    waited = both.count("wait_seconds")
+    assert 0 < waited <= RECOMPUTE / 4 + 1e-6
+    assert both.count("lost_seconds") == (0 if comes else waited)
+
+
 class Contents:
     """Stands for Adapters: what each path holds now."""
 
@@ -660,10 +841,16 @@ def test_a_defect_of_the_tier_is_counted_and_a_miss(full: World, monkeypatch: py
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a defect")
 
+    both.announce("loaded")
+    assert both.prefix("loaded") == CHUNKS
+    monkeypatch.setattr(both.tier._loader, "_run", broken)
+    assert not both.load("loaded", CHUNKS).success
+    assert both.prefix("loaded") == 0  # not offered and failed again for ever
+    both.finish("loaded")
     monkeypatch.setattr(both.tier._pool, "has", broken)
     both.announce("r")
     assert both.prefix("r") == 0
     assert not both.store("r").success
     both.finish("r")
-    assert both.count("defects") == 2
-    assert both.count("misses", "defect") == 1
+    assert both.count("defects") == 3
+    assert (both.count("misses", "failed"), both.count("misses", "defect")) == (1, 1)

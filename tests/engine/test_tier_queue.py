@@ -1,0 +1,96 @@
+"""A real vLLM whose requests queue while its store turns slow: what is fetched ahead for them holds nobody up."""
+
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.engine.proxy import Proxy
+from tests.engine.serving import BLOCK, Engine, Site, engine_home, prompt, tiny_model
+
+pytestmark = pytest.mark.engine
+
+LENGTH = 2048
+PROMPTS = [prompt(LENGTH, f"queued {at}") for at in range(8)]
+PATIENCE = 60.0  # seconds
+SHARE = 0.3  # of the predicted recompute that may be lost: the tier's quarter, and the steps in which an engine waits
+
+
+class Queue:
+    """An engine that computes two requests at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        home = engine_home()
+        tiny_model(home, folder / "model")
+        self.site = Site(folder / "site", policy={"second_touch_above": 1})
+        self.daemon = self.site.daemon
+        self.daemon.start()
+        self.proxy = Proxy(folder / "proxy.sock", Path(self.daemon.unix.removeprefix("unix:")))
+        key = self.daemon.identity.public.hex()
+        nodes = [{"name": "storage1", "addresses": [self.proxy.address], "public_key": key}]
+        options = self.site.options(stores=nodes, store_deadline_ms=3000)
+        self.engine = Engine(home, folder / "model", folder, options, "--max-num-seqs", "2")
+
+    def start(self) -> None:
+        self.engine.start()
+        self.cold = [self.engine.complete(ids, self.site.body()).tokens for ids in PROMPTS]
+        end = time.monotonic() + PATIENCE
+        while self.daemon.metric('kvstored_tier_chunks{tier="flash"}') < len(PROMPTS) * LENGTH // BLOCK:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self.proxy.clear()
+        if self.daemon.alive:
+            self.daemon.signal(signal.SIGCONT)
+        self.engine.stop()
+        self.proxy.close()
+        if self.daemon.alive:
+            self.daemon.stop()
+
+    def told(self) -> dict[str, float]:
+        self.engine.complete(prompt(16), {}, 1)  # the engine tells what it counted with its next step
+        names = ("wait_seconds", "saved_seconds", "recompute_seconds", "defects")
+        return {name: self.engine.metric(f"kvctl_tier_{name}_total{{") for name in names}
+
+    def lost(self) -> float:
+        """All prompts at once, answered rightly: seconds waited beyond what was saved, as a share of the recompute."""
+        self.engine.forget()
+        before = self.told()
+        with ThreadPoolExecutor(len(PROMPTS)) as users:
+            answers = list(users.map(lambda ids: self.engine.complete(ids, self.site.body()), PROMPTS))
+        assert [answer.tokens for answer in answers] == self.cold
+        grown = {name: number - before[name] for name, number in self.told().items()}
+        assert grown["defects"] == 0
+        return (grown["wait_seconds"] - grown["saved_seconds"]) / grown["recompute_seconds"]
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
+    made = Queue(tmp_path_factory.mktemp("queue"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.mark.parametrize("chunks", [0, 6])
+def test_requests_that_queue_while_the_store_turns_slow(queue: Queue, chunks: int):
+    queue.proxy.after(chunks, lambda: setattr(queue.proxy, "rate", 1e6))
+    try:
+        assert queue.lost() <= SHARE
+    finally:
+        queue.proxy.clear()
+
+
+def test_requests_that_queue_while_the_store_hangs(queue: Queue):
+    queue.proxy.after(6, lambda: queue.daemon.signal(signal.SIGSTOP))
+    try:
+        assert queue.lost() <= SHARE
+    finally:
+        queue.proxy.clear()
+        queue.daemon.signal(signal.SIGCONT)
