@@ -171,7 +171,7 @@ def stat(gateway: Gateway) -> dict[str, Any]:
             for engine in gateway.engines.all
         ],
         "tenants": [
-            {"name": name, "running": count, "tokens_today": gateway.rates.today(name)}
+            {"name": name, "running": count, "tokens_today": gateway.rates.today(name, gateway.clock())}
             for name, count in sorted(gateway.admission.running.items())
         ],
         "waiting": dict(gateway.admission.waiting),

@@ -39,7 +39,7 @@ class Engine(Strict, frozen=True):
     models: Annotated[tuple[str, ...], Rule(min_length=1)]
     country: Country
     role: Literal["both", "prefill", "decode"] = "both"
-    slots: Count = 64  # requests at the same time; more wait in the gateway, where classes are told apart
+    slots: Count = 64  # sequences at the same time; more wait in the gateway, where classes are told apart
     priority: bool = False  # it runs --scheduling-policy priority: classes are told apart there too
     certificate: FileName | None = None
     key: FileName | None = None
@@ -183,5 +183,5 @@ def _broken_rules(config: Config) -> Iterator[tuple[Path, str]]:
         yield ("listen",), "names an address twice"
     if not config.snapshot.controllers:
         yield ("snapshot", "controllers"), "names nobody whose snapshots are believed"
-    if config.limits.held < config.limits.body:
-        yield ("limits", "held"), "holds at least one body"
+    if config.limits.held < 2 * config.limits.body:
+        yield ("limits", "held"), "holds at least two bodies: one tenant may have half of it"

@@ -5,7 +5,6 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from kvctl.daemon.sockets import open_endpoints, open_unix
 from kvctl.gateway.admin import Admin
 from kvctl.gateway.answers import Refused
 from kvctl.gateway.config import Config, Tls
+from kvctl.gateway.door import Door, Handler
 from kvctl.gateway.engines import client_context
 from kvctl.gateway.flight import tokens
 from kvctl.gateway.gateway import Gateway
@@ -35,7 +35,7 @@ BACKLOG = 1024
 LINGER = 2.0  # seconds in which a refused request's body is read and forgotten
 KEEP_ALIVE = 75.0
 MAX_HEADERS = 64
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+LAST = 1.0  # seconds in which clients may take what they were told when their time was over
 
 
 def check_files(config: Config) -> Identity:
@@ -68,19 +68,6 @@ def shown(name: Any) -> str:
     return f"unix:{name}" if isinstance(name, str) else f"tcp:{name[0]}:{name[1]}"
 
 
-class Door(web.Server):
-    """An HTTP server that has room for so many connections: one more is closed as it comes."""
-
-    def __init__(self, handler: Handler, most: int, **how: Any) -> None:
-        super().__init__(handler, **how)
-        self._most = most
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        if len(self.connections) > self._most:
-            transport.abort()
-
-
 class Daemon:
     """From `start` to `stop`; `run` does both around a signal."""
 
@@ -92,7 +79,7 @@ class Daemon:
         self._records = Records(config.usage, log, stamp)
         watch = Watch(config.snapshot, config.site, time.time, log, Metrics())
         self.gateway = Gateway(config, identity, watch, self._records, log)
-        self.servers: list[web.Server] = []
+        self.servers: list[Door] = []
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
@@ -124,6 +111,7 @@ class Daemon:
             self.gateway.engines.watch(self._changed),
             self._engines_changed(),
             self._beat(),
+            *(server.watch() for server in self.servers),
         )
         self._tasks = [asyncio.create_task(work) for work in background]
         for task in self._tasks:
@@ -152,6 +140,7 @@ class Daemon:
         server = Door(
             handler,
             self._config.limits.connections,
+            self._config.limits.stall_seconds,
             handler_cancellation=cancel,
             access_log=None,
             keepalive_timeout=KEEP_ALIVE,
@@ -192,7 +181,10 @@ class Daemon:
         for runner in self._runners:
             for site in list(runner.sites):
                 await site.stop()
+        ends = time.monotonic() + self._config.limits.drain_seconds
         await self._drain()
+        left = max(LAST, ends - time.monotonic())
+        await asyncio.gather(*(server.shut(left) for server in self.servers))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -42,7 +42,7 @@ class Engine:
         self.up = False  # until it has answered, and so said which routes it salts
         self.why = ""
         self.facts: dict[str, dict[str, Any]] = {}  # what it says of its models, by id
-        self.running: Counter[Sla] = Counter()
+        self.running: Counter[Sla] = Counter()  # sequences
         self.unsalted: frozenset[str] = frozenset()  # paths that it serves without taking a cache_salt
         self._schema_read = False
         self._room = {"gold": classes.gold_share, "silver": classes.silver_share, "bronze": classes.bronze_share}
@@ -51,16 +51,21 @@ class Engine:
         self.address = upstream.Address()
         self._base = "http://engine" if written.path else written.url.rstrip("/")
 
-    def room(self, sla: Sla) -> bool:
-        """Whether a request of this class may start: its class and those below it have a share of the slots."""
-        below = ORDER[ORDER.index(sla) :]
-        most = max(1, int(self._room[sla] * self.written.slots))
-        return self.up and sum(self.running[one] for one in below) < most and self.running.total() < self.written.slots
+    def most(self, sla: Sla) -> int:
+        """Slots that requests of this class and those below it may have: what one request can have at all."""
+        return max(1, int(self._room[sla] * self.written.slots))
 
-    def place(self, sla: Sla) -> Place:
+    def spare(self, sla: Sla) -> int:
+        """Slots that a request of this class can have now."""
+        below = sum(self.running[one] for one in ORDER[ORDER.index(sla) :])
+        free = min(self.most(sla) - below, self.written.slots - self.running.total())
+        return max(0, free) if self.up else 0
+
+    def place(self, sla: Sla, wanted: int = 1) -> Place:
+        """For a request that wants so many slots."""
         written = self.written
         running = self.running.total()
-        return Place(self.name, written.country, self.models, written.slots, running, self.room(sla))
+        return Place(self.name, written.country, self.models, written.slots, running, self.spare(sla) >= wanted)
 
     async def open(self) -> None:
         """KvctlError when the client certificate cannot be used."""
@@ -94,7 +99,9 @@ class Engine:
         headers = {"Content-Type": "application/json", "X-Request-Id": request_id, **more}
         connect, silence = self._limits.connect_seconds, self._limits.silence_seconds
         target = urlsplit(self._base).path + path
-        async with upstream.post(self.address, target, headers, data, connect=connect, silence=silence) as answer:
+        asked = upstream.post(self.address, target, headers, data, connect=connect, silence=silence)
+        del data  # nor is it kept here while the answer comes
+        async with asked as answer:
             yield answer
 
     @property

@@ -59,7 +59,7 @@ class Gateway:
         self.engines = Engines(config, log)
         self.admission = Admission(config, self.engines)
         self.tally = Tally(config.site, config.gateway, records, self.rates, self.metrics, clock)
-        self.held = Held(config.limits.held)
+        self.held = Held(config.limits, config.classes)
         self.flights: set[Flight] = set()
         self.draining = False
         self._identity = identity
@@ -67,12 +67,14 @@ class Gateway:
         self._prefill = Prefill(self.admission, identity, self.metrics, routing.prefill_seconds, routing.await_seconds)
         self.clock = clock
         watch.changed = self.snapshot_changed
+        watch.looked = self.looked
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """For aiohttp.web.Server, with handler_cancellation: a client that leaves cancels this."""
         task = asyncio.current_task()
         assert task is not None
-        flight = Flight(f"req_{secrets.token_hex(12)}", routes.family_of(request.raw_path), task)
+        family = routes.family_of(request.raw_path, versioned="anthropic-version" in request.headers)
+        flight = Flight(f"req_{secrets.token_hex(12)}", family, task, request.transport)
         self.flights.add(flight)
         try:
             return await self._guarded(request, flight)
@@ -105,14 +107,14 @@ class Gateway:
     async def _serve(self, request: web.BaseRequest, flight: Flight) -> web.StreamResponse:
         check_framing(request)
         route = routes.find(request.method, request.raw_path)
-        flight.family = route.family
         if self.draining:
             raise Refused(503, "KV-GATE-043", "draining", "this gateway is about to stop", retry_after=1)
         caller = flight.caller = self._caller(request, route)
+        flight.scope = route.scope
         if route.api is Api.MODELS:
-            response: web.StreamResponse = self._models(request, flight, caller)
+            response: web.StreamResponse = self._models(flight, caller)
         else:
-            intake = Intake(self.held)
+            intake = Intake(self.held, caller.tenant)
             try:
                 response = await self._post(request, flight, route, caller, intake)
             finally:
@@ -132,12 +134,12 @@ class Gateway:
     ) -> web.StreamResponse:
         self.records.check()
         self.rates.enter(caller.tenant, self.clock())
-        data = await intake.read(request, self.config.limits)
+        await intake.read(request, self.config.limits)
         flight.began = time.monotonic()
         job = prepare(
             route,
             caller,
-            data,
+            intake.data,
             only_one(request, SUBJECT_HEADER),
             prefix=self.config.routing.prefix,
             now=int(self.clock()),
@@ -145,7 +147,7 @@ class Gateway:
         )
         flight.job = job
         self._note(job, caller)
-        ask = Ask(caller, job.model, job.digest, job.size)
+        ask = Ask(caller, job.model, job.digest, job.size, job.prompts, job.sequences)
         if not route.computes:
             return await self._count_tokens(request, flight, job, ask, intake)
         return await self._compute(request, flight, job, ask, intake)
@@ -222,17 +224,18 @@ class Gateway:
     async def _count_tokens(
         self, request: web.BaseRequest, flight: Flight, job: Job, ask: Ask, intake: Intake
     ) -> web.StreamResponse:
-        """No KV is computed: no salt, no slot, no record."""
+        """No KV is computed: no salt, no slot, no record, and a bound of its own."""
         up = [engine for engine in self.admission.eligible(ask) if engine.up]
         job.sent = strip.write(job.body)
-        for engine in sorted(up, key=lambda one: one.running.total()):
-            try:
-                return await self._ask(request, flight, job, engine, intake)
-            except Unreachable as bad:
-                self._unreachable(engine, bad)
+        with self.admission.counting(ask.tenant):
+            for engine in sorted(up, key=lambda one: one.running.total()):
+                try:
+                    return await self._ask(request, flight, job, engine, intake)
+                except Unreachable as bad:
+                    self._unreachable(engine, bad)
         raise Refused(503, "KV-GATE-042", "no_engine", "no engine of this model answers", retry_after=5)
 
-    def _models(self, request: web.BaseRequest, flight: Flight, caller: Caller) -> web.Response:
+    def _models(self, flight: Flight, caller: Caller) -> web.Response:
         countries = caller.tenant.processing_countries
         usable = [
             engine
@@ -240,9 +243,7 @@ class Gateway:
             if engine.written.role != "prefill" and (countries is None or engine.written.country in countries)
         ]
         names = frozenset(name for engine in usable for name in engine.models)
-        anthropic = "anthropic-version" in request.headers
-        flight.family = Family.ANTHROPIC if anthropic else Family.OPENAI
-        shape = models_anthropic if anthropic else models_openai
+        shape = models_anthropic if flight.family is Family.ANTHROPIC else models_openai
         body = msgspec.json.encode(shape(self.engines.models(names)))
         return web.Response(body=body, headers=headers(flight, "application/json"))
 
@@ -269,14 +270,30 @@ class Gateway:
         if outlet is None or not outlet.response.prepared:
             return self._refusal(flight, why)
         self.tally.refused(why)
+        if why.close:
+            outlet.response.force_close()
         with suppress(ClientGone):
             await replace(outlet, stall_seconds=1.0).send(answers.event(why, flight.family, flight.id))
         return outlet.response
 
     def snapshot_changed(self) -> None:
         """End what its tenant or key may no longer do; limits may have grown."""
-        directory, now = self.watch.current(), self.clock()
-        for flight in list(self.flights):
-            if flight.caller is not None and (why := directory.still(flight.caller, now)) is not None:
-                flight.end(why)
+        self.review()
         self.admission.dispatch()
+
+    def review(self) -> None:
+        """End what its tenant or key may no longer do, without any change too: a key's time is over by itself."""
+        directory, now = self.watch.directory, self.clock()
+        if directory is None:
+            return
+        for flight in list(self.flights):
+            if flight.caller is not None and (why := directory.still(flight.caller, flight.scope, now)) is not None:
+                flight.end(why)
+
+    def looked(self) -> None:
+        """To be called every now and then."""
+        self.review()
+        for flight in list(self.flights):
+            if flight.crowded():
+                message = "too much was sent behind this request, which has no answer yet"
+                flight.end(Refused(400, "KV-GATE-036", "pipelined", message, close=True))

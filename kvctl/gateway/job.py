@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kvctl.connector.keys import Identity
-from kvctl.gateway import strip
+from kvctl.gateway import sequences, strip
 from kvctl.gateway.choose import prefix_digest
 from kvctl.gateway.routes import Api, Route
 from kvctl.gateway.salt import Tie, kind_of, subject_of, tie
@@ -22,8 +22,11 @@ class Job:
     stripped: list[str]
     digest: bytes  # of tenant and prefix
     size: int
+    prompts: int
+    sequences: int  # slots that it takes: of every prompt, each answer
     hide: bool = False  # the stream's usage at the end, which the client did not ask for
     plain: bool = False  # the usage in every chunk, likewise
+    choices: int = 1  # of each prompt
     sent: bytes = b""  # the body for an engine, until it answers
 
     @property
@@ -73,6 +76,7 @@ def prepare(
         at_end, always = strip.with_usage(clean)
         hide, plain = not at_end, not always
     kind = kind_of(clean, route.api, caller.tenant.common)
+    prompts = sequences.prompts(clean, route.api)
     return Job(
         route=route,
         model=model,
@@ -83,6 +87,14 @@ def prepare(
         stripped=stripped,
         digest=prefix_digest(caller.tenant.name, strip.prefix(clean, prefix)),
         size=len(data),
+        prompts=prompts,
+        sequences=prompts * sequences.each(clean, route.api),
         hide=hide,
         plain=plain,
+        choices=choices_of(clean, route.api),
     )
+
+
+def choices_of(body: strip.Body, api: Api) -> int:
+    """Of each prompt; `sequences` has seen that it is a number."""
+    return max(1, strip.value(body, "n") or 1) if api in (Api.CHAT, Api.COMPLETIONS) else 1

@@ -43,10 +43,9 @@ class Prefill:
     async def _compute(self, engine: Engine, flight: Flight, job: Job, ask: Ask) -> bool:
         self.admission.take(ask, engine)
         try:
-            data = job.prefill_data(self.identity)
             async with (
                 asyncio.timeout(self.prefill_seconds),
-                engine.post(job.route.path, data, flight.id + "-p") as response,
+                engine.post(job.route.path, job.prefill_data(self.identity), flight.id + "-p") as response,
             ):
                 await response.deliver(lambda _: True, forget, self.prefill_seconds)
                 return response.status == 200

@@ -89,7 +89,7 @@ def without_params(data: bytes) -> bytes:
 async def _stream(
     request: web.BaseRequest, flight: Flight, job: Job, upstream: Upstream, tally: Tally, limits: Limits
 ) -> web.StreamResponse:
-    flight.meter = Meter(job.api)
+    flight.meter = Meter(job.api, job.choices)
     events = Events(flight.meter, limits.event, hide=job.hide, plain=job.plain)
     more = {"X-Accel-Buffering": "no"}
     response = web.StreamResponse(headers=headers(flight, STREAM + "; charset=utf-8") | more)
@@ -130,7 +130,7 @@ class Way:
         if not self._begun and self.meter.deltas:
             self._begun = True
             self.tally.first_byte(self.flight)
-        if self.meter.final:  # on record before the client sees the end
+        if self.meter.over:  # on record before the client sees the end
             self.tally.record(self.flight, self.meter.used, 200)
         if not out or self.outlet.send_now(out):
             return True

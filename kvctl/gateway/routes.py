@@ -49,6 +49,8 @@ def find(method: str, target: str) -> Route:
     return route
 
 
-def family_of(target: str) -> Family:
-    """Whose shape an error has when there is no route."""
-    return Family.ANTHROPIC if target.startswith("/v1/messages") else Family.OPENAI
+def family_of(target: str, *, versioned: bool) -> Family:
+    """Whose shape an answer has. `versioned`: the client says `anthropic-version`, as Anthropic's do everywhere; the
+    list of models is on the same route for both."""
+    theirs = target.startswith("/v1/messages") or (versioned and target.startswith("/v1/models"))
+    return Family.ANTHROPIC if theirs else Family.OPENAI

@@ -10,7 +10,8 @@ import msgspec
 
 from kvctl.gateway.usage import Meter
 
-END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")  # a line's end, and an empty line's
+BACK = 2  # bytes at an unfinished event's end that may be the first of END
 TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 USAGE = b'"usage"'
 LAST = b',"usage":{'  # within a text, a quotation mark would have a backslash before it
@@ -31,26 +32,37 @@ class Events:
         self._most = most
         self._hide = hide
         self._plain = plain
-        self._rest = b""
+        self._rest = bytearray()
+        self._seen = 0  # bytes of the rest in which no event ends
+        self._half: bytes | None = None  # after a carriage return: what becomes of the line feed that belongs to it
 
     def feed(self, data: bytes) -> bytes:
         """Whole events that are to be sent on, together. TooLong."""
-        if not self._rest and data.find(b"\n\n") == len(data) - 2 >= 0 and b"\r" not in data:
+        out = []
+        if self._half is not None and data:
+            if data.startswith(b"\n"):
+                out.append(self._half)
+                data = data[1:]
+            self._half = None
+        if not out and not self._rest and data.find(b"\n\n") == len(data) - 2 >= 0 and b"\r" not in data:
             return self._event(data)  # the usual case: one, and whole
-        whole, out = self._rest + data, []
+        self._rest += data
         start = 0
-        for match in END.finditer(whole):
-            event = whole[start : match.end()]
+        for match in END.finditer(self._rest, self._seen):
+            event = bytes(self._rest[start : match.end()])
             start = match.end()
             out.append(self._event(event))
-        self._rest = whole[start:]
+            if start == len(self._rest) and event.endswith(b"\r"):
+                self._half = b"\n" if out[-1] == event else b""
+        del self._rest[:start]
+        self._seen = max(0, len(self._rest) - BACK)
         if len(self._rest) > self._most:
             raise TooLong
         return b"".join(out)
 
     def close(self) -> bytes:
         """What came after the last whole event: an engine that ends in the middle of one."""
-        rest, self._rest = self._rest, b""
+        rest, self._rest, self._seen = bytes(self._rest), bytearray(), 0
         return rest
 
     def _event(self, event: bytes) -> bytes:
@@ -67,8 +79,8 @@ class Events:
 
 def payload(event: bytes) -> bytes | None:
     """The event's data lines, joined; None when it has none (a comment)."""
-    if event.startswith(b"data: ") and event.find(b"\n") >= len(event) - 2:
-        return event[6:].rstrip(b"\r\n")  # the usual case: one line
+    if event.startswith(b"data: ") and event.find(b"\n") >= len(event) - 2 and b"\r" not in event:
+        return event[6:].rstrip(b"\n")  # the usual case: one line
     lines = list(_data_lines(event))
     return b"\n".join(lines) if lines else None
 

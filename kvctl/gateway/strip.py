@@ -1,7 +1,7 @@
 """A client's body on its way to an engine: what may not pass is taken out, what is ours is put in.
 
-Only the top level is taken apart; every other value passes as the bytes the client sent. Field names are those of
-vLLM 0.32: vllm/entrypoints/{openai,anthropic}/*/protocol.py.
+Only the top level is taken apart, and messages that name their media (kvctl.gateway.parts); every other value passes
+as the bytes the client sent. Field names are those of vLLM 0.32: vllm/entrypoints/{openai,anthropic}/*/protocol.py.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kvctl.gateway import parts
 from kvctl.gateway.answers import Refused
 from kvctl.gateway.routes import Api
 
@@ -33,6 +34,7 @@ DROPPED = frozenset(
         "x_tenant_id",
         "lora_request",
         "lora_path",
+        *parts.NAMES,
     }
 )
 DROPPED_PREFIXES = ("kv_", "ec_", "vllm_", "cache_salt", "x-tenant", "x_tenant")
@@ -98,9 +100,9 @@ def check(body: Body, api: Api) -> None:
 
 
 def clean(body: Body, api: Api) -> tuple[Body, list[str]]:
-    """The body without what may not pass, and the names of fields that were taken out."""
+    """The body without what may not pass, and the names of fields that were taken out. Refused as by `parts.clean`."""
     kept = {name: raw for name, raw in body.items() if not _dropped(name)}
-    stripped = [name for name in body if name not in kept]
+    stripped = [name for name in body if name not in kept] + sorted(parts.clean(kept))
     if api in (Api.MESSAGES, Api.COUNT):
         kept.pop("metadata", None)
     else:

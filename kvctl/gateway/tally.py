@@ -25,8 +25,14 @@ class Tally:
         self._record(flight, used, status, partial=False)
 
     def record_partial(self, flight: Flight, whose: str) -> None:
-        """An answer that did not come to its end, through its client, the engine or the gateway."""
+        """An answer that did not come to its end, through its client, the engine or the gateway.
+
+        One of which the engine has said the whole usage is whole: nothing that costs was missing.
+        """
         if flight.recorded or flight.job is None or flight.engine is None:
+            return
+        if flight.meter is not None and flight.meter.final:
+            self.record(flight, flight.meter.used, 200)
             return
         self.metrics.count("kvgated_partial_total", by=whose)
         used = flight.meter.used if flight.meter else Used()

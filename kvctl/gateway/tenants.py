@@ -48,13 +48,14 @@ class Directory:
         self._judge(caller, now)
         return caller
 
-    def still(self, caller: Caller, now: float) -> Refused | None:
+    def still(self, caller: Caller, scope: str, now: float) -> Refused | None:
         """Why a request that is under way may not go on; None: it may."""
         found = self.callers.get(caller.key.sha256)
         if found is None or found.tenant.name != caller.tenant.name:
             return Refused(401, "KV-GATE-021", "unknown_key", "this API key was revoked")
         try:
             self._judge(found, now)
+            check_scope(found, scope)
         except Refused as refused:
             return refused
         return None

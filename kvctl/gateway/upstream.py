@@ -314,6 +314,7 @@ async def post(
         lines = [f"POST {path} HTTP/1.1", f"Host: {address.authority}", f"Content-Length: {len(data)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         upstream.send("\r\n".join([*lines, "Accept: */*", "Connection: close", "", ""]).encode() + data)
+        del data  # an answer may take long, and a body be large
         async with asyncio.timeout(silence):
             await upstream.head
         yield upstream

@@ -43,14 +43,14 @@ class Anthropic(Struct):
 
 
 class Choice(Struct):
-    index: int = 0
+    index: int | None = 0
 
 
 class Chunk(Struct):
     """An answer, or a chunk of one, of OpenAI's older routes."""
 
     usage: OpenAi | None = None
-    choices: list[Choice] = []
+    choices: list[Choice] | None = None
 
 
 class Inner(Struct):
@@ -113,23 +113,42 @@ ANTHROPIC = msgspec.json.Decoder(AnthropicEvent)
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
+DONE = b"[DONE]"
+
+
 @dataclass
 class Meter:
-    """The usage of a stream so far. `final`: the engine has said all; `deltas` counts events with output."""
+    """The usage of a stream so far. `choices`: how many each prompt of the request has.
+
+    `final`: the newest usage is the whole answer's; `over`: the engine has nothing more to say; `deltas` counts events
+    with output.
+    """
 
     api: Api
-    final: bool = False
+    choices: int = 1
+    over: bool = False
     deltas: int = 0
-    _prompt: int | None = None
+    _sum: Used | None = None  # of all prompts and choices, until a choice says more
     _cached: int | None = None
+    _prompt: dict[int, int] = field(default_factory=dict)  # by prompt: a chunk's usage is one choice's and its prompt's
     _output: dict[int, int] = field(default_factory=dict)  # by choice
 
     @property
+    def final(self) -> bool:
+        return self._sum is not None
+
+    @property
     def used(self) -> Used:
-        return Used(self._prompt, self._cached, sum(self._output.values()) if self._output else None)
+        if self._sum is not None:
+            return self._sum
+        prompt, output = (sum(counts.values()) if counts else None for counts in (self._prompt, self._output))
+        return Used(prompt, self._cached, output)
 
     def see(self, data: bytes) -> bool:
         """One event's data; whether it says nothing but the stream's usage."""
+        if data == DONE:
+            self.over = True
+            return False
         try:
             if self.api is Api.MESSAGES:
                 self._anthropic(ANTHROPIC.decode(data))
@@ -139,43 +158,50 @@ class Meter:
                 return False
             return self._openai(CHUNK.decode(data))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return False  # `[DONE]`, an error object, or what another version sends: it passes as it is
+            return False  # an error object, or what another version sends: it passes as it is
 
     def _openai(self, chunk: Chunk) -> bool:
-        if chunk.choices:
-            self.deltas += 1
-        if chunk.usage is None:
-            return False
-        used = of_openai(chunk.usage)
         if not chunk.choices:
-            self.final = True
-            self._take(used, None)
+            if chunk.usage is None:
+                return False
+            self._all(of_openai(chunk.usage))
             return True
-        self._take(used, chunk.choices[0].index)
+        self.deltas += 1
+        if chunk.usage is not None:
+            self._one(of_openai(chunk.usage), chunk.choices[0].index or 0)
         return False
 
     def _responses(self, event: ResponsesEvent) -> None:
         if event.type.endswith(".delta"):
             self.deltas += 1
-        if event.type in ENDS and event.response is not None and event.response.usage is not None:
-            self.final = True
-            self._take(of_responses(event.response.usage), None)
+        if event.type in ENDS:
+            self.over = True
+            if event.response is not None and event.response.usage is not None:
+                self._all(of_responses(event.response.usage))
 
     def _anthropic(self, event: AnthropicEvent) -> None:
         if event.type == "content_block_delta":
             self.deltas += 1
         elif event.type == "message_start" and event.message is not None and event.message.usage is not None:
             begun = of_anthropic(event.message.usage)
-            self._take(Used(begun.prompt, begun.cached), None)  # its output is 0 before there is any
+            self._one(Used(begun.prompt, begun.cached), 0)  # its output is 0 before there is any
         elif event.type == "message_delta" and event.usage is not None:
-            self.final = True
-            self._take(of_anthropic(event.usage), None)
+            self._all(of_anthropic(event.usage))
+        elif event.type == "message_stop":
+            self.over = True
 
-    def _take(self, used: Used, choice: int | None) -> None:
-        """`choice` None: the sum over all of them."""
-        self._prompt = self._prompt if used.prompt is None else used.prompt
+    def _one(self, used: Used, choice: int) -> None:
+        """What one choice has so far. vLLM numbers them through: those of the first prompt, then those of the next."""
+        self._sum = None
         self._cached = self._cached if used.cached is None else used.cached
-        if used.output is not None and choice is None:
-            self._output = {0: used.output}
-        elif used.output is not None and choice is not None:
+        if used.prompt is not None:
+            self._prompt[choice // self.choices] = used.prompt
+        if used.output is not None:
             self._output[choice] = used.output
+
+    def _all(self, used: Used) -> None:
+        """The sum over all of them; what it does not say stays as it was."""
+        before = self.used
+        prompt = before.prompt if used.prompt is None else used.prompt
+        self._cached = before.cached if used.cached is None else used.cached
+        self._sum = Used(prompt, self._cached, before.output if used.output is None else used.output)

@@ -1,6 +1,7 @@
 """The snapshot in force: read again when its file changes, and what a change means for requests under way."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,10 @@ from kvctl.gateway.metrics import Metrics
 from kvctl.gateway.tenants import Directory
 from kvctl.types.errors import KvctlError
 
-Mark = tuple[int, int, int]  # what tells a file from the one that was there before
+Mark = tuple[int, int, int, int]  # what tells a file from the one that was there before
+AGAIN = 1.0  # seconds after which a file that was refused is read again
+# Of what the file says, which does not change by itself; a mode, a clock and a disk do.
+LASTING = frozenset({"KV-GATE-010", "KV-GATE-011", "KV-GATE-012", "KV-GATE-015"})
 
 
 @dataclass
@@ -26,9 +30,12 @@ class Watch:
     log: Log
     metrics: Metrics
     changed: Callable[[], None] = field(default=lambda: None)
+    looked: Callable[[], None] = field(default=lambda: None)
     directory: Directory | None = None
     why: str = "no snapshot was read yet"
     _mark: Mark | None = None
+    _again: float | None = None  # when what was refused is read again, by time.monotonic
+    _refused: tuple[Mark | None, str] | None = None  # what was refused last, and why
 
     def current(self) -> Directory:
         """Refused with 503 when no snapshot is in force."""
@@ -46,20 +53,20 @@ class Watch:
         while True:
             await asyncio.sleep(self.config.poll_seconds)
             self.look()
+            self.looked()
 
     def look(self) -> bool:
-        """Read the file if it is another one than last time; whether a new snapshot is in force."""
+        """Read the file if it is another one than last time, or may be taken now; whether a new one is in force."""
         mark = self._mark_of()
-        if mark == self._mark:
+        if mark == self._mark and (self._again is None or time.monotonic() < self._again):
             return False
-        self._mark = mark
+        self._mark, self._again = mark, None
         try:
             self._take()
         except KvctlError as refused:
-            self.why = f"{refused.code}: {refused.what}"
-            self.metrics.count("kvgated_snapshot_refused_total", code=refused.code)
-            self.log.error("snapshot refused", **refused.as_dict())
+            self._refuse(mark, refused)
             return False
+        self._refused = None
         self.changed()
         return True
 
@@ -74,9 +81,19 @@ class Watch:
         self.directory = Directory.of(snapshot)
         self.log.info("snapshot", number=snapshot.number, tenants=len(snapshot.tenants), until=snapshot.expires_at)
 
+    def _refuse(self, mark: Mark | None, refused: KvctlError) -> None:
+        """Said once, however often the same file is refused for the same reason."""
+        self.why = f"{refused.code}: {refused.what}"
+        if refused.code not in LASTING:
+            self._again = time.monotonic() + AGAIN
+        if self._refused != (mark, refused.code):
+            self._refused = (mark, refused.code)
+            self.metrics.count("kvgated_snapshot_refused_total", code=refused.code)
+            self.log.error("snapshot refused", **refused.as_dict())
+
     def _mark_of(self) -> Mark | None:
         try:
             found = Path(self.config.path).stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size

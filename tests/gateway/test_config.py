@@ -48,6 +48,7 @@ def test_what_is_written_is_read():
         ({"listen": ["tcp:1"]}, "KV-GATE-004", "listen[0]"),
         ({"listen": ["unix:/a", "unix:/a"]}, "KV-GATE-004", "listen"),
         ({"limits": {"held": "1MiB"}}, "KV-GATE-004", "limits.held"),
+        ({"limits": {"held": "15MiB"}}, "KV-GATE-004", "limits.held"),
         ({"snapshot": {"path": "/s", "controllers": {}}}, "KV-GATE-004", "snapshot.controllers"),
         ({"snapshot": {"path": "/s", "controllers": {"a": "12"}}}, "KV-GATE-004", "snapshot.controllers"),
         ({"schema": "2"}, "KV-GATE-004", "schema"),

@@ -349,6 +349,12 @@ def test_models(tmp_path: Path):
         anthropic = await ask("acme-1", **{"anthropic-version": "2023-06-01"})
         assert anthropic["data"][0]["type"] == "model"
         assert anthropic["has_more"] is False
+        refused = await ask("wrong", **{"anthropic-version": "2023-06-01"})
+        assert (refused["type"], refused["error"]["type"]) == ("error", "authentication_error")
+        assert (await ask("wrong"))["error"]["code"] == "KV-GATE-021"
+        site.gateway.watch.directory = None
+        refused = await ask("acme-1", **{"anthropic-version": "2023-06-01"})
+        assert (refused["type"], refused["error"]["type"]) == ("error", "overloaded_error")
 
     tenants = (ACME, change(OTHER, processing_countries=("DE",)))
     run(tmp_path, work, tenants=tenants, engines=engines, e2={"country": "FR"})

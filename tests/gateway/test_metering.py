@@ -1,17 +1,20 @@
 """Usage records against what the engine said: nothing more, nothing less, whoever leaves and however they ask."""
 
 import asyncio
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
+import pytest
+from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvctl.bench.stub_engine import StubEngine
-from tests.gateway.site import ACME, Site, change, run, until
+from tests.gateway.site import ACME, Site, change, chat, run, until
 
 HELD = 2  # words of an answer before the engine waits
 
@@ -112,3 +115,94 @@ def came_so_far(site: Site) -> tuple[int, int]:
 async def begin(site: Site, ask: Asked) -> aiohttp.ClientResponse:
     headers = {"Authorization": "Bearer acme-1"}
     return await site.session.post(site.url + ask.path, json=ask.body, headers=headers)
+
+
+@dataclass
+class Saying(StubEngine):
+    """Streams these chunks (choices' indices, prompt and output tokens), then waits for `release`, then the rest."""
+
+    first_said: tuple[tuple[tuple[int, ...], int, int], ...] = ()
+    then_said: tuple[tuple[tuple[int, ...], int, int], ...] = ()
+
+    async def _serve_chat(self, request: web.BaseRequest, body: dict[str, Any]) -> web.StreamResponse:
+        return await self._say(request)
+
+    async def _serve_completions(self, request: web.BaseRequest, body: dict[str, Any]) -> web.StreamResponse:
+        return await self._say(request)
+
+    async def _say(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for said in (self.first_said, self.then_said):
+            for indices, prompt, output in said:
+                choices = [{"index": index, "text": "x", "delta": {"content": "x"}} for index in indices]
+                usage = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+                await response.write(b"data: " + json.dumps({"choices": choices, "usage": usage}).encode() + b"\n\n")
+            if said is self.first_said and self.release is not None:
+                await self.release.wait()
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("choices", [1, 2])
+def test_a_list_of_prompts_is_metered_prompt_by_prompt(tmp_path: Path, choices: int, leaves: bool):
+    """vLLM's chunks say the tokens of their own prompt, and number the choices of all prompts through."""
+    sizes = (1000, 2000, 10)
+    said = tuple(((at * choices + of,), size, at + 1) for at, size in enumerate(sizes) for of in range(choices))
+    output = choices * (1 + 2 + 3)
+    engine = Saying(release=asyncio.Event(), first_said=said, then_said=(((), sum(sizes), output),))
+
+    async def work(site: Site):
+        body = {"model": "tiny", "prompt": ["a", "b", "c"], "n": choices, "stream": True, "max_tokens": 3}
+        headers = {"Authorization": "Bearer acme-1"}
+        response = await site.session.post(site.url + "/v1/completions", json=body, headers=headers)
+        await until(lambda: next(iter(site.gateway.flights)).meter.deltas == len(said))
+        if leaves:
+            response.close()
+        else:
+            engine.release.set()
+            await response.read()
+        await until(lambda: not site.gateway.flights)
+        (record,) = await site.usage()
+        assert (record["prompt"], record["output"], record["partial"]) == (sum(sizes), output, leaves)
+
+    run(tmp_path, work, engines={"e1": engine})
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ((((0,), 5, 1), ((), 5, 1)), (((0,), 5, 2), ((), 5, 7))),
+        ((((), 5, 0),), (((0,), 5, 1), ((0,), 5, 2), ((), 5, 7))),
+        ((((), 5, 1),), (((), 5, 7),)),
+    ],
+)
+def test_the_engines_last_word_is_what_is_recorded(tmp_path: Path, first, then):
+    engine = Saying(release=asyncio.Event(), first_said=first, then_said=then)
+
+    async def work(site: Site):
+        answer = asyncio.create_task(site.post("/v1/chat/completions", chat(stream=True)))
+        await until(lambda: any(flight.meter and flight.meter.final for flight in site.gateway.flights))
+        engine.release.set()
+        assert (await answer)[0] == 200
+        (record,) = await site.usage()
+        assert (record["prompt"], record["output"], record["partial"]) == (5, 7, False)
+
+    run(tmp_path, work, engines={"e1": engine})
+
+
+def test_a_client_that_leaves_after_a_usage_that_was_not_the_last_is_metered_by_the_last(tmp_path: Path):
+    engine = Saying(release=asyncio.Event(), first_said=(((), 5, 0), ((0,), 5, 1), ((0,), 5, 2)))
+
+    async def work(site: Site):
+        headers = {"Authorization": "Bearer acme-1"}
+        response = await site.session.post(site.url + "/v1/chat/completions", json=chat(stream=True), headers=headers)
+        await until(lambda: next(iter(site.gateway.flights)).meter.deltas == 2)
+        response.close()
+        await until(lambda: not site.gateway.flights)
+        (record,) = await site.usage()
+        assert (record["prompt"], record["output"], record["partial"]) == (5, 2, True)
+
+    run(tmp_path, work, engines={"e1": engine})

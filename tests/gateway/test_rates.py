@@ -48,3 +48,16 @@ def test_a_clock_that_steps_back_gives_nothing_away():
     for now in (NOON - 3600, NOON - DAY):
         with pytest.raises(Refused):
             rates.enter(limited, now)
+
+
+@pytest.mark.parametrize("days", [1, 30])
+def test_a_clock_that_was_ahead_for_a_moment_gives_nothing_away(days: int):
+    rates, limited = Rates(), change(ACME, tokens_per_day=100)
+    rates.spent("acme", 60, NOON)
+    rates.enter(limited, NOON + days * DAY)
+    rates.spent("acme", 1, NOON + days * DAY)
+    rates.enter(limited, NOON + 1)
+    rates.spent("acme", 39, NOON + 1)
+    with pytest.raises(Refused):
+        rates.enter(limited, NOON + 2)
+    rates.enter(limited, NOON + DAY)

@@ -2,15 +2,19 @@
 
 import itertools
 import json
+import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvctl.gateway import sse
 from kvctl.gateway.routes import Api
 from kvctl.gateway.sse import Events, TooLong
 from kvctl.gateway.usage import Meter, Used, whole
 
+END_OF_EVENT = sse.END
 TEXTS = ["", "ü\u2028", 'say "usage": {} \\n\n', "x" * 300]
 
 
@@ -44,7 +48,10 @@ def through(stream: bytes, cuts: list[int], **how: bool) -> tuple[bytes, Meter]:
 
 
 @given(
-    st.lists(st.integers(0, 5000), max_size=30), st.booleans(), st.booleans(), st.sampled_from([b"\n\n", b"\r\n\r\n"])
+    st.lists(st.integers(0, 5000), max_size=30),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n", b"\r\n\n", b"\n\r", b"\r\r\n"]),
 )
 def test_how_it_is_cut_changes_nothing(cuts, hide, plain, end):
     stream = b"".join(STREAM).replace(b"\n\n", end)
@@ -52,7 +59,7 @@ def test_how_it_is_cut_changes_nothing(cuts, hide, plain, end):
     assert (out, meter.used) == (through(stream, [], hide=hide, plain=plain)[0], Used(9, 8, 4))
     assert meter.final
     assert meter.deltas == len(TEXTS)
-    found = [json.loads(line[6:]) for line in out.split(b"\n") if line.startswith(b"data: {")]
+    found = [json.loads(line[6:]) for line in re.split(rb"[\r\n]+", out) if line.startswith(b"data: {")]
     assert [one["choices"][0]["delta"]["content"] for one in found if one["choices"]] == TEXTS
     assert [one for one in found if not one["choices"]] == ([] if hide else [END])
     assert all(("usage" in one) != plain for one in found if one["choices"])
@@ -78,8 +85,54 @@ def test_a_half_event_is_not_held_without_end():
         events.feed(b"x")
 
 
+def test_a_long_event_is_not_looked_through_from_its_start_each_time(monkeypatch: pytest.MonkeyPatch):
+    looked = []
+
+    class Counting:
+        def finditer(self, text: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
+            looked.append(len(text) - start)
+            return END_OF_EVENT.finditer(text, start)
+
+    monkeypatch.setattr(sse, "END", Counting())
+    event = data(chunk("x" * (1 << 20), 1))
+    events = Events(Meter(Api.CHAT), 2 << 20)
+    assert b"".join(events.feed(event[at : at + 4096]) for at in range(0, len(event), 4096)) == event
+    assert sum(looked) < 2 * len(event)
+
+
+def test_every_end_of_an_event_is_one_as_soon_as_it_is_there():
+    for end in (b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n", b"\r\n\n", b"\r\r\n"):
+        events = Events(Meter(Api.CHAT), 1000)
+        event = data({"choices": []}, end)
+        assert b"".join(events.feed(event[at : at + 1]) for at in range(len(event))) == event
+        assert events.close() == b""
+
+
+def test_prompts_are_counted_once_each_however_many_choices_they_have():
+    meter = Meter(Api.COMPLETIONS, choices=2)
+    for index, prompt, tokens in ((0, 9, 3), (1, 9, 5), (2, 20, 1), (3, 20, 1), (2, 20, 2)):
+        usage = {"prompt_tokens": prompt, "completion_tokens": tokens}
+        meter.see(json.dumps({"choices": [{"index": index, "text": "x"}], "usage": usage}).encode())
+    assert meter.used == Used(29, None, 11)
+
+
+def test_the_last_usage_is_the_one_that_counts():
+    def end(tokens: int) -> dict:
+        return END | {"usage": END["usage"] | {"completion_tokens": tokens}}
+
+    said = [end(0), chunk("x", 1), end(1), chunk("x", 2), chunk("x", 3)]
+    meter = Meter(Api.CHAT)
+    for one in said:
+        meter.see(json.dumps(one).encode())
+    assert (meter.used, meter.final, meter.over) == (Used(9, 8, 3), False, False)
+    meter.see(json.dumps(end(4)).encode())
+    assert (meter.used, meter.final, meter.over) == (Used(9, 8, 4), True, False)
+    meter.see(b"[DONE]")
+    assert (meter.used, meter.final, meter.over) == (Used(9, 8, 4), True, True)
+
+
 def test_choices_are_counted_each():
-    meter = Meter(Api.COMPLETIONS)
+    meter = Meter(Api.COMPLETIONS, choices=2)
     for index, tokens in ((0, 3), (1, 5), (0, 4)):
         meter.see(json.dumps(chunk("x", tokens, index)).encode())
     assert meter.used == Used(9, None, 9)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import resource
+import time
 from pathlib import Path
 
 import aiohttp
@@ -116,9 +117,39 @@ def test_a_suspension_ends_running_streams_and_new_requests(tmp_path: Path, revo
     run(tmp_path, work, engines={"e1": held()})
 
 
+def test_a_key_that_is_over_ends_what_it_began(tmp_path: Path):
+    """Without any new snapshot: what was asked for must not go on behind a key that asks for nothing any more."""
+
+    async def work(site: Site):
+        ends = int(time.time()) + 2
+        keys = tuple(change(key, expires_at=ends) for key in ACME.keys)
+        site.publish(change(ACME, keys=keys), OTHER)
+        number = site.number
+        await until(lambda: site.gateway.watch.directory.snapshot.number == number)
+        mine, others = await begin(site), await begin(site, key="other-1")
+        rest = await mine.read()
+        assert time.time() >= ends
+        assert "KV-GATE-023" in events(rest)[-1]["error"]["message"]
+        await until(lambda: site.engine.cancelled == 1)
+        site.engine.release.set()
+        assert (await others.read()).endswith(b"[DONE]\n\n")
+
+    run(tmp_path, work, engines={"e1": held()})
+
+
+def test_a_scope_that_is_taken_away_ends_what_it_began(tmp_path: Path):
+    async def work(site: Site):
+        running = await begin(site)
+        site.publish(change(ACME, keys=tuple(change(key, scopes=("models",)) for key in ACME.keys)))
+        assert "KV-GATE-025" in events(await running.read())[-1]["error"]["message"]
+        await until(lambda: site.engine.cancelled == 1)
+
+    run(tmp_path, work, engines={"e1": held()})
+
+
 def test_no_snapshot_serves_nobody(tmp_path: Path):
     async def work(site: Site):
-        site.publish(ACME, seconds=1)
+        site.publish(ACME, seconds=2)
         number = site.number
         await until(lambda: site.gateway.watch.directory.snapshot.number == number)
         await until(lambda: site.gateway.watch.directory.snapshot.expires_at <= site.gateway.clock())
@@ -390,6 +421,54 @@ def test_200_streams_at_once_are_right_and_bounded(tmp_path: Path):
 
     tenants = tuple(change(one, max_concurrent=200) for one in (ACME, OTHER))
     run(tmp_path, work, engines={"e1": engine}, tenants=tenants, e1={"slots": 256})
+
+
+class Forgetful(StubEngine):
+    """Keeps nothing of what it is sent."""
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method != "POST":
+            return await super().handle(request)
+        async for _ in request.content.iter_any():
+            pass
+        self.running += 1
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write(b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\n')
+        await self.release.wait()
+        return response
+
+
+def test_a_body_is_let_go_of_once_it_is_sent(tmp_path: Path):
+    """However long its answer takes."""
+    engine = Forgetful(release=asyncio.Event())
+    body = json.dumps(chat("x" * 7_900_000, stream=True)).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme-1\r\n"
+
+    async def work(site: Site):
+        writers = []
+
+        async def one() -> None:
+            reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/gate.sock")
+            writer.write(head + b"Content-Length: %d\r\n\r\n" % len(body))
+            for at in range(0, len(body), 65536):
+                writer.write(body[at : at + 65536])
+                await writer.drain()
+            await reader.readuntil(b'"content"')
+            writers.append(writer)
+
+        await one()
+        before = resident()
+        for _ in range(12):
+            await one()
+        assert engine.running == 13
+        assert resident() - before < 6 * len(body)
+        engine.release.set()
+        for writer in writers:
+            writer.close()
+
+    run(tmp_path, work, engines={"e1": engine}, tenants=(change(ACME, max_concurrent=20),))
 
 
 def test_an_engine_does_not_run_ahead_of_a_client_that_does_not_read(tmp_path: Path):
