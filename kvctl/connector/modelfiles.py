@@ -50,8 +50,17 @@ def read_model(path: Path) -> ModelFiles:
     config = _read_object(path / "config.json")
     for name in PATHS:
         config.pop(name, None)
+    return ModelFiles(digest_weights(path), config, digest_tokenizer(path))
+
+
+def digest_weights(path: Path) -> str:
+    """The content of a model's weights and code, for Fingerprint.weights. Errors as in `read_model`."""
     _check_shards(path)
-    return ModelFiles(digest_files(path, TENSORS, WEIGHTS), config, digest_files(path, TOKENIZER, TOKENIZER))
+    return digest_files(path, TENSORS, WEIGHTS)
+
+
+def digest_tokenizer(path: Path) -> str:
+    return digest_files(path, TOKENIZER, TOKENIZER)
 
 
 def digest_adapter(path: Path) -> str:

@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from kvctl.connector.fingerprint import EngineFields, Fingerprint, canonical
-from kvctl.connector.modelfiles import ModelFiles, read_model
-from kvctl.types.errors import RefusedError, UsageError
+from kvctl.connector.modelfiles import digest_tokenizer, digest_weights
+from kvctl.connector.tier_config import check_overrides, effective
+from kvctl.connector.tier_settings import settings
+from kvctl.types.errors import UsageError
 
-# What an engine can change about the values that a model's files compute.
-MODEL_SETTINGS = ("dtype", "quantization", "load_format", "disable_sliding_window", "disable_cascade_attn")
 # Of an adapter that says the same, one engine applies other parts than another, or reads them in another way.
 ADAPTER_SETTINGS = (
     *("lora_dtype", "target_modules", "enable_tower_connector_lora"),
     *("enable_mixed_moe_lora_format", "enable_moe_shared_loras"),
 )
 # What makes two caches of one kind differ in a row.
-SPEC_SETTINGS = ("block_size", "num_kv_heads", "head_size", "dtype", "sliding_window", "attention_chunk_size")
+SPEC_SETTINGS = (
+    *("block_size", "num_kv_heads", "head_size", "head_size_v", "dtype", "kv_quant_mode", "cache_dtype_str"),
+    *("page_size_padded", "tokens_per_state", "sliding_window", "attention_chunk_size", "rswa_window", "sink_len"),
+    *("shapes", "dtypes", "mamba_type", "mamba_cache_mode"),
+)
 
 
 def of_engine(
@@ -35,13 +39,19 @@ def of_engine(
     """`vllm` is its VllmConfig, `cache` its KVCacheConfig, `offload` its OffloadingConfig.
 
     `model` is the directory, where the engine was given a name; `weights` and `tokenizer` are taken instead of reading
-    the files' content. UsageError KV-VLLM-004 when there is no directory; others as in `read_model` and Fingerprint.
+    the files' content. UsageError KV-VLLM-004 when there is no directory; others as in `check_overrides`,
+    `effective`, `settings`, `digest_weights` and Fingerprint.
     """
-    files = read_model(directory(vllm.model_config, model))
-    held = ModelFiles(weights or files.weights, files.config, tokenizer or files.tokenizer)
-    config = canonical({**held.config, **overrides(vllm.model_config), "engine": settings(vllm)})
-    fields = engine_fields(vllm, cache, offload, row_bytes, hash_root)
-    return Fingerprint(weights=held.weights, config=config, tokenizer=held.tokenizer, **fields)
+    path = directory(vllm.model_config, model)
+    check_overrides(vllm.model_config)
+    config = effective(vllm.model_config)
+    engine = settings(vllm, config, path, weights_named=weights is not None)
+    return Fingerprint(
+        weights=weights or digest_weights(path),
+        config=canonical({**config, "engine": engine}),
+        tokenizer=tokenizer or digest_tokenizer(path),
+        **engine_fields(vllm, cache, offload, row_bytes, hash_root),
+    )
 
 
 def of_adapter(base: Fingerprint, digest: str, settings: Mapping[str, str]) -> Fingerprint:
@@ -70,28 +80,6 @@ def directory(model_config: Any, model: Path | None) -> Path:
     return path
 
 
-def overrides(model_config: Any) -> Mapping[str, Any]:
-    """Entries of config.json that the engine was told to replace. RefusedError KV-VLLM-005 when they are code."""
-    given = getattr(model_config, "hf_overrides", None) or {}
-    if callable(given):
-        raise RefusedError(
-            "KV-VLLM-005",
-            "the engine's --hf-overrides is a function",
-            where="--hf-overrides",
-            why="what it changes cannot be read, so KV of two configs could get one name",
-            fix="give the overrides as JSON",
-        )
-    return dict(given)
-
-
-def settings(vllm: Any) -> dict[str, Any]:
-    """As texts: 'None' where this vLLM has no such setting."""
-    found = {name: str(getattr(vllm.model_config, name, None)) for name in MODEL_SETTINGS}
-    found["load_format"] = str(getattr(getattr(vllm, "load_config", None), "load_format", None))
-    found["calculate_kv_scales"] = str(getattr(vllm.cache_config, "calculate_kv_scales", None))
-    return found
-
-
 def engine_fields(vllm: Any, cache: Any, offload: Any, row_bytes: int, hash_root: bytes) -> EngineFields:
     parallel = offload.parallel
     layout = [str(offload.kv_cache_layout)]
@@ -117,7 +105,13 @@ def engine_fields(vllm: Any, cache: Any, offload: Any, row_bytes: int, hash_root
 
 def described(group: Any, cached: Any) -> str:
     """One group: its number, tokens of a block, kind of cache with what sizes it, layers in their order."""
-    spec = cached.kv_cache_spec
-    sizes = [f"{name}={getattr(spec, name)}" for name in SPEC_SETTINGS if hasattr(spec, name)]
-    parts = [str(group.group_id), str(group.tokens_per_block), type(spec).__name__, *sizes, *group.layer_names]
+    parts = [str(group.group_id), str(group.tokens_per_block), *sized(cached.kv_cache_spec), *group.layer_names]
     return " ".join(parts)
+
+
+def sized(spec: Any) -> list[str]:
+    """A kind of cache and what sizes it; of a group whose layers differ, that of each layer in its order."""
+    found = [type(spec).__name__, *(f"{name}={getattr(spec, name)}" for name in SPEC_SETTINGS if hasattr(spec, name))]
+    for layer, held in getattr(spec, "kv_cache_specs", {}).items():
+        found += [f"{layer}:", *sized(held)]
+    return found
