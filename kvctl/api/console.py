@@ -179,13 +179,11 @@ class Console:
     ) -> Response:  # fmt: skip
         """What was wrong, with the password's field or the form as it was filled in."""
         form = form_of(about["operation"])
-        problem, again = error.as_dict(), ""
+        again = ""
         if error.code == "KV-API-003" and caller.session is not None and caller.session.identity is not None:
             again = self._asked.put(asked_by(caller, about, fields))
-            what = f"{about['operation']} needs you to confirm who you are"
-            problem |= {"what": what, "fix": "confirm at the provider, then do it"}
         return self._draw(
-            "refused.html", caller, status_of(error), problem=problem, fields=fields, form=form, again=again,
+            "refused.html", caller, status_of(error), problem=error.as_dict(), fields=fields, form=form, again=again,
             known=await self._known(caller, [form] if form else []), **about,
         )  # fmt: skip
 

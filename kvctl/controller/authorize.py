@@ -23,8 +23,8 @@ def authorize(operation: Operation, who: Principal, request: Any) -> Any:
         request = bind(operation, who, request)
     if operation.step_up and who.kind is Kind.HUMAN and not who.fresh:
         raise RefusedError(
-            "KV-API-003", f"{operation.name} needs your password once more",
-            why="your last proof is older than five minutes", fix="confirm your password and do it again",
+            "KV-API-003", f"{operation.name} needs you to confirm who you are",
+            why="your last proof is older than five minutes", fix="confirm it where you signed in, and do it again",
         )  # fmt: skip
     if operation.name == "approve.vote" and who.kind is not Kind.HUMAN:
         raise RefusedError("KV-API-004", "a token does not vote", why="approvals are decided by people")

@@ -46,6 +46,10 @@ def decision(
         verdict = decide_place(policy, tenant, store, tier, home=home, version=version)
     else:
         raise UsageError("KV-RES-001", "a decision is about a tier of a store, or about a site")
+    return of_verdict(action, tenant, verdict, ref)
+
+
+def of_verdict(action: str, tenant: str, verdict: Verdict, ref: str) -> Decision:
     name = f"d-{secrets.token_hex(8)}"
     data = {"decision": name, "action": action, "ref": ref, **verdict.document()}
     return Decision(name, verdict, Event("decision.made", data, tenant, "ok" if verdict.allowed else "refused"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvctl import __version__
 from kvctl.controller import backup as archive
+from kvctl.controller.residency import of_verdict
 from kvctl.govern.policy import of_rows
 from kvctl.govern.residency import decide_at
 from kvctl.state import policies
@@ -107,13 +108,12 @@ def decisions(ctl: Controller, action: str, site: str, ref: str) -> list[Event]:
     with ctl.books.deciding() as db:
         tenants = [str(r["tenant"]) for r in rows(db, "SELECT tenant FROM tenants WHERE state <> 'offboarded'")]
         policy, bound = of_rows(policies.in_force(db)), policies.versions(db)
-    made = []
+    found = []
     for tenant in tenants:
         verdict = decide_at(policy, tenant, site, home=ctl.settings.country, version=bound.get(tenant))
-        told = {"decision": f"d-{secrets.token_hex(8)}", "action": action, "ref": ref, **verdict.document()}
-        event = Event("decision.made", told, tenant, "ok" if verdict.allowed else "refused")
-        made.append(at_home(event, bound=tenant in bound) if site == ctl.site else event)
-    return made
+        event = of_verdict(action, tenant, verdict, ref).event
+        found.append(at_home(event, bound=tenant in bound) if site == ctl.site else event)
+    return found
 
 
 def at_home(event: Event, *, bound: bool) -> Event:

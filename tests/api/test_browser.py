@@ -3,12 +3,10 @@
 import fcntl
 import os
 import re
-import threading
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from kvctl.client.choose import site_settings
 from kvctl.connector.client import StoreClient
@@ -30,21 +28,13 @@ from kvctl.types.requests import (
     TierPropose,
 )
 from tests.api.rig import PASSWORD
-from tests.controller.kvctld import Kvctld
+from tests.controller.kvctld import served
 from tests.controller.policy_site import apply, put_copies
 from tests.store.daemon import SCOPE, Daemon
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 ROOT = Principal("unix:root", frozenset({Role.OPERATOR, Role.ADMIN, Role.DPO}), fresh=True)
 PEOPLE = {str(role): [str(role)] for role in Role if role is not Role.SERVICE} | {"chief": ["operator", "admin", "dpo"]}
-# Without the last three, Chromium looks for hosts of its maker's at every start.
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SERIOUS = ("serious", "critical")
 CHUNKS, SIZE = 12, 500_000
 NARROW = {"width": 375, "height": 720}
@@ -100,35 +90,8 @@ def kvctld(tmp_path_factory, store):
             answer = made.call("account.create", ROOT, AccountCreate(name, roles, tenant))
             accounts.redeem(answer["link"].removeprefix("/join/"), PASSWORD)
     (folder / "local" / "controller.yaml").write_text(f"stores:\n  s1: {{admin: 'unix:{store.folder}/admin.sock'}}\n")
-    daemon = Kvctld(folder, "--listen", "127.0.0.1:0")
-    daemon.start()
-    said = []  # a pipe that nobody reads would stop it
-    threading.Thread(target=said.extend, args=(daemon.process.stderr,), daemon=True).start()
-    yield daemon
-    faults = [line for line in said if '"fault ' in line]
-    daemon.process.kill()
-    daemon.process.wait()
-    assert faults == []
-
-
-@pytest.fixture(scope="module")
-def console(kvctld):
-    return f"https://localhost:{kvctld.port}"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def artefacts(tmp_path):
-    place = Path(os.environ.get("KVCTL_ARTIFACTS") or tmp_path) / "console"
-    place.mkdir(parents=True, exist_ok=True)
-    return place
+    with served(folder) as daemon:
+        yield daemon
 
 
 class Person:

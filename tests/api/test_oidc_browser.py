@@ -2,15 +2,12 @@
 sends, and does not send, on the way back from another site are what this is about."""
 
 import json
-import os
 import re
-import threading
 import time
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from kvctl.client.choose import site_settings
 from kvctl.controller.core import opened
@@ -18,18 +15,11 @@ from kvctl.controller.settings import read
 from kvctl.types.principals import Principal, Role
 from kvctl.types.requests import AccountCreate, ApprovalList, AuditLog, TenantCreate, TierPropose
 from tests.api.openid import OpenId
-from tests.controller.kvctld import Kvctld
+from tests.controller.kvctld import served
 from tests.controller.policy_site import apply, put_copies
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 ROOT = Principal("unix:root", frozenset({Role.OPERATOR, Role.ADMIN, Role.DPO}), fresh=True)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SUB = "4f1c2a7e"
 
 
@@ -56,36 +46,9 @@ def kvctld(tmp_path_factory, idp):
         assert read(made.directory, site="local").oidc
         made.call("account.create", ROOT, AccountCreate("anna", ["approver"], oidc_subject=SUB))
         made.call("account.create", ROOT, AccountCreate("bob", ["approver"]))
-    daemon = Kvctld(folder, "--listen", "127.0.0.1:0")
-    daemon.start()
-    said = []  # a pipe that nobody reads would stop it
-    threading.Thread(target=said.extend, args=(daemon.process.stderr,), daemon=True).start()
-    say(f"https://localhost:{daemon.port}")
-    yield daemon
-    faults = [line for line in said if '"fault ' in line]
-    daemon.process.kill()
-    daemon.process.wait()
-    assert faults == []
-
-
-@pytest.fixture(scope="module")
-def console(kvctld):
-    return f"https://localhost:{kvctld.port}"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def artefacts(tmp_path):
-    place = Path(os.environ.get("KVCTL_ARTIFACTS") or tmp_path) / "console"
-    place.mkdir(parents=True, exist_ok=True)
-    return place
+    with served(folder) as daemon:
+        say(f"https://localhost:{daemon.port}")
+        yield daemon
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from kvctl.client.http import Http
@@ -82,3 +84,18 @@ class Kvctld:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Kvctld]:
+    """One with its https side, which has told of no fault when the block ends."""
+    daemon = Kvctld(folder, "--listen", "127.0.0.1:0")
+    daemon.start()
+    assert daemon.process is not None
+    said: list[str] = []  # a pipe that nobody reads would stop it
+    threading.Thread(target=said.extend, args=(daemon.process.stderr,), daemon=True).start()
+    yield daemon
+    faults = [line for line in said if '"fault ' in line]
+    daemon.process.kill()
+    daemon.process.wait()
+    assert faults == []

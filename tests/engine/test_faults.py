@@ -2,8 +2,7 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,23 +10,15 @@ import pytest
 
 from kvctl.connector.client import StoreClient
 from kvctl.connector.wire import PutStatus
-from tests.engine.proxy import Proxy
-from tests.engine.serving import BLOCK, ROW, Answered, Engine, Site, engine_home, prompt, tiny_model
+from tests.engine.behind import Behind, until
+from tests.engine.serving import BLOCK, ROW, Answered, prompt
 
 pytestmark = pytest.mark.engine
 
 LONG, MIDDLE, SHORT = prompt(8192, "long"), prompt(4096, "middle"), prompt(1024, "short")
-PATIENCE = 60.0  # seconds
 CHUNKS = 6  # of a request that have come when a fault begins in its middle
 SHARE = 0.3  # of the predicted recompute that may be lost: the tier's quarter, and the steps in which an engine waits
 COSTS = ("wait_seconds", "saved_seconds", "recompute_seconds")
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.1)
 
 
 @dataclass
@@ -38,19 +29,9 @@ class Asked:
     failed: float  # chunks that did not come or did not open
 
 
-class Ward:
+class Ward(Behind):
     def __init__(self, folder: Path) -> None:
-        home = engine_home()
-        tiny_model(home, folder / "model")
-        # It takes everything until it is full: what is admitted under pressure is not judged here.
-        self.site = Site(folder / "site", policy={"second_touch_above": 1})
-        self.daemon = self.site.daemon
-        self.daemon.start()
-        self.proxy = Proxy(folder / "proxy.sock", Path(self.daemon.unix.removeprefix("unix:")))
-        key = self.daemon.identity.public.hex()
-        nodes = [{"name": "storage1", "addresses": [self.proxy.address], "public_key": key}]
-        options = self.site.options(stores=nodes, store_deadline_ms=3000)
-        self.engine = Engine(home, folder / "model", folder, options)
+        super().__init__(folder)
         self.cold: dict[int, Answered] = {}
 
     def start(self) -> None:
@@ -58,19 +39,6 @@ class Ward:
         for ids in (LONG, MIDDLE, SHORT):
             self.cold[len(ids)] = self.engine.complete(ids, self.site.body())
         until(lambda: self.chunks >= (len(LONG) + len(MIDDLE) + len(SHORT)) // BLOCK)
-
-    def stop(self) -> None:
-        self.proxy.clear()
-        if self.daemon.alive:
-            self.daemon.signal(signal.SIGCONT)
-        self.engine.stop()
-        self.proxy.close()
-        if self.daemon.alive:
-            self.daemon.stop()
-
-    @property
-    def chunks(self) -> float:
-        return self.daemon.metric('kvstored_tier_chunks{tier="flash"}')
 
     @property
     def up(self) -> bool:

@@ -40,16 +40,10 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
     made = Shelf(tmp_path_factory.mktemp("shelf"))
     configured(made.model, LONG)
     try:
-        engine = made.start("short", "--max-model-len", "2048")
-        assert made.stored(engine, IDS).cached == 0
-        engine.forget()
-        assert engine.complete(IDS, made.site.body()).cached == len(IDS)
-        engine.stop()
+        made.filled("short", IDS, "--max-model-len", "2048")
         yield made
     finally:
-        for engine in made.engines:
-            engine.stop()
-        made.site.daemon.stop()
+        made.stop()
 
 
 def computed(shelf: Shelf, engine: Engine) -> Answered:

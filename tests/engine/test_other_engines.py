@@ -43,6 +43,19 @@ class Shelf:
         self.engines.append(made)
         return made.start()
 
+    def filled(self, name: str, ids: list[int], *more: str) -> None:
+        """Start an engine that stores the whole chunks of these tokens, finds them again, and ends."""
+        engine = self.start(name, *more)
+        assert self.stored(engine, ids).cached == 0
+        engine.forget()
+        assert engine.complete(ids, self.site.body()).cached == len(ids)
+        engine.stop()
+
+    def stop(self) -> None:
+        for engine in self.engines:
+            engine.stop()
+        self.site.daemon.stop()
+
     def prints(self, name: str) -> list[Path]:
         return sorted((self.folder / "prints" / name).iterdir())
 
@@ -73,16 +86,10 @@ def taken(engine: Engine) -> float:
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
     made = Shelf(tmp_path_factory.mktemp("shelf"))
     try:
-        engine = made.start("first")
-        assert made.stored(engine, IDS).cached == 0
-        engine.forget()
-        assert engine.complete(IDS, made.site.body()).cached == len(IDS)
-        engine.stop()
+        made.filled("first", IDS)
         yield made
     finally:
-        for engine in made.engines:
-            engine.stop()
-        made.site.daemon.stop()
+        made.stop()
 
 
 @pytest.mark.parametrize("what", SETTINGS)

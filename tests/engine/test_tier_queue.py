@@ -1,55 +1,26 @@
 """A real vLLM whose requests queue while its store turns slow: what is fetched ahead for them holds nobody up."""
 
 import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from tests.engine.proxy import Proxy
-from tests.engine.serving import BLOCK, Engine, Site, engine_home, prompt, tiny_model
+from tests.engine.behind import Behind, until
+from tests.engine.serving import BLOCK, prompt
 
 pytestmark = pytest.mark.engine
 
 LENGTH = 2048
 PROMPTS = [prompt(LENGTH, f"queued {at}") for at in range(8)]
-PATIENCE = 60.0  # seconds
 SHARE = 0.3  # of the predicted recompute that may be lost: the tier's quarter, and the steps in which an engine waits
 
 
-class Queue:
-    """An engine that computes two requests at a time."""
-
-    def __init__(self, folder: Path) -> None:
-        home = engine_home()
-        tiny_model(home, folder / "model")
-        self.site = Site(folder / "site", policy={"second_touch_above": 1})
-        self.daemon = self.site.daemon
-        self.daemon.start()
-        self.proxy = Proxy(folder / "proxy.sock", Path(self.daemon.unix.removeprefix("unix:")))
-        key = self.daemon.identity.public.hex()
-        nodes = [{"name": "storage1", "addresses": [self.proxy.address], "public_key": key}]
-        options = self.site.options(stores=nodes, store_deadline_ms=3000)
-        self.engine = Engine(home, folder / "model", folder, options, "--max-num-seqs", "2")
-
+class Queue(Behind):
     def start(self) -> None:
         self.engine.start()
         self.cold = [self.engine.complete(ids, self.site.body()).tokens for ids in PROMPTS]
-        end = time.monotonic() + PATIENCE
-        while self.daemon.metric('kvstored_tier_chunks{tier="flash"}') < len(PROMPTS) * LENGTH // BLOCK:
-            assert time.monotonic() < end
-            time.sleep(0.1)
-
-    def stop(self) -> None:
-        self.proxy.clear()
-        if self.daemon.alive:
-            self.daemon.signal(signal.SIGCONT)
-        self.engine.stop()
-        self.proxy.close()
-        if self.daemon.alive:
-            self.daemon.stop()
+        until(lambda: self.chunks >= len(PROMPTS) * LENGTH // BLOCK)
 
     def told(self) -> dict[str, float]:
         self.engine.complete(prompt(16), {}, 1)  # the engine tells what it counted with its next step
@@ -70,7 +41,7 @@ class Queue:
 
 @pytest.fixture(scope="module")
 def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
-    made = Queue(tmp_path_factory.mktemp("queue"))
+    made = Queue(tmp_path_factory.mktemp("queue"), "--max-num-seqs", "2")
     try:
         made.start()
         yield made
