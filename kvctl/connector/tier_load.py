@@ -20,6 +20,7 @@ from kvctl.connector.tier_restore import Chunk, Restore, Spot
 
 BATCH = 16 << 20  # bytes of one GET, and a chunk for every connection: few enough to see whether it gets on
 AHEAD = 2.0  # seconds for a chunk that nobody waits for yet
+QUEUED = 0.02  # seconds after which a request is in a queue: a free engine comes to it within a few milliseconds
 
 
 class Residents:
@@ -183,8 +184,10 @@ class Loader:
     def fetch_ahead(self, restore: Restore) -> None:
         """Fetch a queued request's chunks from its start, until the engine comes to it or the memory is used up.
 
-        One at a time, which takes one connection: the others are for loads that an engine waits for.
+        One at a time, which takes one connection: the others are for loads that an engine waits for. And not at once:
+        what is under way when a free engine asks for it would come twice, and over the connections of the load.
         """
+        restore.over.wait(max(restore.begun + QUEUED - time.monotonic(), 0))
         row = restore.shape.row
         for group, there in (restore.found or {}).items():
             run = there.index(False) if False in there else len(there)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kvctl.connector import tier_load
 from kvctl.connector.handle import Handle, cache_salt, salt_digest, sign
 from kvctl.connector.keys import Identity, KeyLease, RootKey, write_lease
 from kvctl.connector.pool import Pool
@@ -502,6 +503,19 @@ def test_nothing_more_is_fetched_ahead_for_a_request_that_the_engine_has_come_to
     until(lambda: both.count("prefetched_bytes") > 0)
     both.tier._aheads.drain()
     assert both.count("prefetched_bytes") == ROW
+
+
+def test_an_engine_that_is_free_gets_each_chunk_once(full: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tier_load, "QUEUED", 30.0)  # however slow this machine is
+    both = full.tier()
+    both.announce("r")
+    found(both, "r")
+    assert both.prefix("r") == CHUNKS
+    assert both.load("r", CHUNKS).success
+    both.finish("r")
+    both.tier._aheads.drain()
+    assert both.count("read_bytes") == both.count("used_bytes") == CHUNKS * ROW
+    assert both.count("prefetched_bytes") == 0
 
 
 def test_a_load_that_no_thread_begins_in_time_is_called_off_and_never_writes(
