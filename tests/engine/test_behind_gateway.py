@@ -30,7 +30,7 @@ from tests.engine.serving import (
 )
 from tests.gateway.site import change, tenant
 
-pytestmark = [pytest.mark.engine, pytest.mark.alone]
+pytestmark = pytest.mark.engine
 
 WHOLE = 1024  # tokens of a prompt that are whole chunks
 TAIL = 57

@@ -13,7 +13,7 @@ from kvctl.connector.wire import PutStatus
 from tests.engine.behind import Behind, until
 from tests.engine.serving import BLOCK, ROW, Answered, prompt
 
-pytestmark = [pytest.mark.engine, pytest.mark.alone]
+pytestmark = pytest.mark.engine
 
 LONG, MIDDLE, SHORT = prompt(8192, "long"), prompt(4096, "middle"), prompt(1024, "short")
 CHUNKS = 6  # of a request that have come when a fault begins in its middle

@@ -11,7 +11,7 @@ import pytest
 from tests.engine.serving import ROOT, Answered, Engine, engine_home, environment, prompt, tiny_model
 from tests.engine.test_other_engines import Shelf
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.engine
 
 IDS = prompt(1024, "long")
 HALF = 32  # angles of a head of the tiny model

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.behind import Behind, until
 from tests.engine.serving import BLOCK, prompt
 
-pytestmark = [pytest.mark.engine, pytest.mark.alone]
+pytestmark = pytest.mark.engine
 
 LENGTH = 2048
 PROMPTS = [prompt(LENGTH, f"queued {at}") for at in range(8)]

@@ -10,7 +10,7 @@ import pytest
 from kvctl.connector.keys import Identity
 from tests.engine.serving import BLOCK, ROOT, ROW, Answered, Engine, Site, engine_home, environment, prompt, tiny_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.alone]
+pytestmark = pytest.mark.engine
 
 LONG = prompt(8192, "long")
 MIDDLE = prompt(4096, "middle")

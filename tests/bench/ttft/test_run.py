@@ -82,7 +82,6 @@ def test_every_part_can_be_left_out():
 
 
 @pytest.mark.engine
-@pytest.mark.alone
 def test_one_cell_on_a_real_engine(tmp_path):
     engine_home()
     command = [sys.executable, "-m", "kvctl.bench", "ttft", "--quick", "--only", "memory/1024x1", "-o", "json"]
