@@ -46,7 +46,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     store_deadline_ms: int = 10_000  # for storing what one step gave
     lease_ms: int = 10_000  # protection from eviction for chunks that are about to be loaded
     alpha: float = 1.0  # load when its predicted time is below alpha x the predicted recompute
-    max_wait_share: float = 0.25  # of the predicted recompute, at most waited for a store that does not deliver
+    # Of the predicted recompute, at most waited for a store that does not deliver. A quarter may be lost in all: the
+    # rest is for the steps between which the engine does not look, and for what the prediction is wrong by.
+    max_wait_share: float = 0.2
     assumed_tokens_per_second: float = 20_000.0  # prefill, until it was measured
     workers: int = 4  # threads that load; half as many store
     connections: int = 4  # to each store

@@ -68,7 +68,7 @@ class Restore:
     bearer: Bearer
     shape: Shape
     limits: Limits
-    begun: float = field(default_factory=time.monotonic)
+    begun: float = field(default_factory=time.monotonic)  # when the request came in
     grant: Grant | None = None
     found: dict[int, list[bool]] | None = None  # group -> which of its chunks some store has
     missed: set[Miss] = field(default_factory=set)  # reasons counted for this request

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.engine
 
 LONG, MIDDLE, SHORT = prompt(8192, "long"), prompt(4096, "middle"), prompt(1024, "short")
 CHUNKS = 6  # of a request that have come when a fault begins in its middle
-SHARE = 0.3  # of the predicted recompute that may be lost: the tier's quarter, and the steps in which an engine waits
+SHARE = 0.25  # of the predicted recompute that may be lost: the tier's fifth, and the steps in which an engine waits
 COSTS = ("wait_seconds", "saved_seconds", "recompute_seconds")
 
 

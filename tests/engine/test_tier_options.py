@@ -17,7 +17,7 @@ GOOD: dict[str, Any] = {"identity": "/k", "leases": "/l", "gateways": [KEY], "st
 
 def test_defaults_and_paths():
     options = read_options(GOOD)
-    assert (options.identity, options.role, options.max_wait_share) == (Path("/k"), Role.BOTH, 0.25)
+    assert (options.identity, options.role, options.max_wait_share) == (Path("/k"), Role.BOTH, 0.2)
     assert options.trusted == (bytes.fromhex(KEY),)
     assert options.loads
     assert options.stores_chunks

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.engine
 
 LENGTH = 2048
 PROMPTS = [prompt(LENGTH, f"queued {at}") for at in range(8)]
-# Of the predicted recompute that may be lost: the tier's quarter, and steps in which the engine computes others. Seen:
+# Of the predicted recompute that may be lost: the tier's fifth, and steps in which the engine computes others. Seen:
 # 0.19 to 0.31, and 1.9 to 2.5 where loads stand behind what is fetched ahead.
 SHARE = 0.5
 

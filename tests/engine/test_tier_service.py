@@ -422,7 +422,8 @@ class Holding(Proxy):
         gate.wait()
 
 
-RECOMPUTE = 4.0  # seconds of a prompt, of which a quarter may be lost
+RECOMPUTE = 4.0  # seconds of a prompt
+MOST = RECOMPUTE / 5  # of them that may be waited
 
 
 @pytest.fixture
@@ -463,7 +464,7 @@ def test_a_load_ends_when_it_is_due_whatever_is_fetched_ahead_and_writes_nothing
     assert both.prefix("polled") == 0
     both.finish("polled")
     assert both.count("misses", "failed") == 1
-    assert both.count("wait_seconds") <= RECOMPUTE / 2  # a quarter, and a busy machine
+    assert both.count("wait_seconds") <= RECOMPUTE / 2  # that, and a busy machine
     proxy.gate.set()
     for name in queued:
         both.finish(name)
@@ -553,7 +554,7 @@ def test_a_request_waits_once_however_many_loads_it_has(holding: tuple[Callable[
         assert all(both.lookup("r", at) is Answer.HIT for at in half)
         both.tier.load(half.start, "r", both.chunks(half))
         assert not both.done().success
-    assert RECOMPUTE / 4 <= both.count("wait_seconds") < RECOMPUTE / 2
+    assert MOST <= both.count("wait_seconds") < RECOMPUTE / 2
 
 
 def test_with_one_connection_nothing_is_fetched_ahead(holding: tuple[Callable[..., Driver], Holding]):
@@ -591,13 +592,13 @@ def test_while_the_engine_does_not_look_it_does_not_wait(full: World, comes: boo
     if comes:
         full.daemon.signal(signal.SIGCONT)
         found(both, "r")
-    time.sleep(RECOMPUTE / 4 + 0.5)  # a step of the engine, longer than the request may wait
+    time.sleep(MOST + 0.5)  # a step of the engine, longer than the request may wait
     assert both.prefix("r") == (CHUNKS if comes else 0)
     if comes:
         assert both.load("r", CHUNKS).success
     both.finish("r")
     waited = both.count("wait_seconds")
-    assert 0 < waited <= RECOMPUTE / 4 + 1e-6
+    assert 0 < waited <= MOST + 1e-6
     assert both.count("lost_seconds") == (0 if comes else waited)
 
 
