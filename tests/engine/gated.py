@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -120,8 +121,7 @@ def start(folder: Path) -> Gated:
     (folder / "gate.yaml").write_text(json.dumps(settings(folder, port, gated.controller)))
     try:
         gated.start("engine", serve(home, model, folder), lambda: gated.ask("engine", "/health")[0] == 200)
-        python = str(ROOT / ".venv" / "bin" / "python")
-        command = [python, "-m", "kvctl.gateway.main", "--config", str(folder / "gate.yaml")]
+        command = [sys.executable, "-m", "kvctl.gateway.main", "--config", str(folder / "gate.yaml")]
         gated.start("gate", command, lambda: gated.ask("admin", "/healthz")[0] == 200)
     except BaseException:
         gated.stop()
